@@ -1,12 +1,13 @@
-"""The native build: Cython and csrc into one extension, against libjpeg-turbo, libwebp, libdeflate and zlib found by pkg-config.
+"""The native build: Cython and csrc into one extension, against libjpeg-turbo, libwebp, libdeflate and zlib
+found by pkg-config.
 
 Settings come from the environment, so that pip, make and an editor build alike:
 
 - ``FASTLOAD_SANITIZE=address|undefined|thread`` (or several, with commas) builds under those sanitizers.
 - ``FASTLOAD_WERROR=1`` turns warnings in csrc into errors, as CI does.
 
-Nothing is built for the machine it is built on: the code for later CPUs is compiled by function attributes and
-chosen at run time, so that one wheel serves every x86-64.
+Nothing is built for the machine it is built on: the code for later CPUs is compiled by function attributes
+and chosen at run time, so that one wheel serves every x86-64.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare
 
 
 class Need(NamedTuple):
-    """Something that the build needs: its name for a reader, and the package that brings it on each system."""
+    """Something that the build needs: its name for a reader, and the package that brings it on each
+    system."""
 
     title: str
     debian: str
@@ -65,7 +67,8 @@ def stop(what: str, needs: Iterable[Need]) -> SystemExit:
     )
     return SystemExit(
         f"fastload: {what}; install it and build again: Debian, Ubuntu: `sudo apt install {debian}` | "
-        f"Fedora: `sudo dnf install {fedora}` | Homebrew: `brew install {homebrew}` | conda: `conda install {conda}`"
+        f"Fedora: `sudo dnf install {fedora}` | Homebrew: `brew install {homebrew}` | conda: `conda "
+        f"install {conda}`"
     )
 
 
@@ -131,8 +134,8 @@ def sanitizer_flags() -> list[str]:
 class BuildNative(build_ext):
     """Compiles the stale objects only, side by side, and writes generated C under build/.
 
-    An object is stale when its source, any header of csrc, or the flags are newer than it. Those of `pip install -e` are those of
-    `setup.py build_ext --inplace`: neither compiles what the other has.
+    An object is stale when its source, any header of csrc, or the flags are newer than it. Those of
+    `pip install -e` are those of `setup.py build_ext --inplace`: neither compiles what the other has.
     """
 
     def finalize_options(self) -> None:
@@ -211,7 +214,8 @@ def files(*patterns: str) -> list[str]:
 
 
 def readme() -> str:
-    """Returns README.md with links to the repository, at this version's tag: on PyPI there are no files beside it.
+    """Returns README.md with links to the repository, at this version's tag: on PyPI there are no files
+    beside it.
 
     A picture's link gives the file itself (raw), any other the page that shows it (blob).
     """

@@ -1,12 +1,15 @@
-"""Attached data: what `fastload attach` costs beside reading the files once, and epochs of attached data beside packed data.
+"""Attached data: what `fastload attach` costs beside reading the files once, and epochs of attached data
+beside packed data.
 
-    python benchmarks/bench_attach.py [--rounds 5] [--times 8] [--seconds 3] [--files 20000] [--cold] [--save attach]
+    python benchmarks/bench_attach.py [--rounds 5] [--times 8] [--seconds 3] [--files 20000] [--cold] [--save
+    attach]
 
-Method, epochs: --times copies of each photograph of the corpus, as loose files and as one tar; packed, and attached from both. In turn,
-each round: epochs of each for at least --seconds, RandomResizedCrop(224), flip and ToTensor by two threads. Method, attaching: --files
-files of 100 KB; in turn, each round: every file is read once, by as many threads, and all are attached. Warm, or with --cold (as root)
-with the page cache emptied before each turn. Bytes written are those that the kernel counts for this process. A file of 100 KB is a
-photograph of the corpus of about that size, filled up behind its end.
+Method, epochs: --times copies of each photograph of the corpus, as loose files and as one tar; packed, and
+attached from both. In turn, each round: epochs of each for at least --seconds, RandomResizedCrop(224), flip
+and ToTensor by two threads. Method, attaching: --files files of 100 KB; in turn, each round: every file is
+read once, by as many threads, and all are attached. Warm, or with --cold (as root) with the page cache
+emptied before each turn. Bytes written are those that the kernel counts for this process. A file of 100 KB is
+a photograph of the corpus of about that size, filled up behind its end.
 """
 
 from __future__ import annotations
@@ -138,7 +141,8 @@ def attaching(tree: Path, workers: int, count: int, *, cold: bool) -> list[tuple
         ("read", "reading every file once", lambda _: timed(lambda: read_once(tree, workers))),
         ("attach", "attach", lambda _: timed(lambda: attach_fresh(tree, "files.index", workers=workers))),
         ("plain", "attach, --no-index --check structure", lambda _: timed(
-            lambda: attach_fresh(tree, "files-plain.index", workers=workers, index=False, check="structure"))),
+            lambda: attach_fresh(tree, "files-plain.index", workers=workers, index=False,
+            check="structure"))),
     ]  # fmt: skip
 
 
@@ -168,13 +172,15 @@ def main() -> int:
         common.note,
     )
     common.show_rates(
-        f"Attaching {arguments.files:,} files of {FILE_BYTES:,} bytes, {'cold' if arguments.cold else 'warm'}",
+        f"Attaching {arguments.files:,} files of {FILE_BYTES:,} bytes, "
+        f"{'cold' if arguments.cold else 'warm'}",
         costs,
     )
     read, attached, plain = costs
     size = sum(path.stat().st_size for path in (common.WORK / "files.index").iterdir())
     common.console.print(
-        f"index: {size:,} bytes, {size / arguments.files:,.0f} a file; written to storage: {attached.turns[-1]['written']:,}"
+        f"index: {size:,} bytes, {size / arguments.files:,.0f} a file; written to storage: "
+        f"{attached.turns[-1]['written']:,}"
     )
     targets = [
         common.Target("one tar / packed", harness.ratio(tar, packed, "images_per_s"), 0.95),

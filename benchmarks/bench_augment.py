@@ -1,14 +1,17 @@
-"""Batch augmentation per op: fastload.augment against Kornia's own batch modules and torchvision's v2 transforms sample by sample.
+"""Batch augmentation per op: fastload.augment against Kornia's own batch modules and torchvision's v2
+transforms sample by sample.
 
-    python benchmarks/bench_augment.py [--device cuda] [--batch 16] [--size 224] [--rounds 5] [--only NAME] [--save augment]
+    python benchmarks/bench_augment.py [--device cuda] [--batch 16] [--size 224] [--rounds 5] [--only NAME]
+    [--save augment]
 
-Columns: ours on uint8 and on float32, Kornia on float32 (it takes no uint8), torchvision (tv) on uint8, one sample after the other (what a
-worker of a DataLoader does; on the CPU also with --device cuda).
-Method: in one process, one turn of each after the other in every round; a turn repeats the call until 0.1 s are over. On the CPU the
-figure is CPU time of all threads, on a device the time from the first call to the end of the last, each an image; a ratio is the median
-over rounds of the ratio of two turns of one round. Drawing parameters counts, for everyone.
-Caveats: policies of Kornia choose their ops once for the whole batch, which is less work than per sample. What Kornia and torchvision draw
-differs from turn to turn, so their policies scatter.
+Columns: ours on uint8 and on float32, Kornia on float32 (it takes no uint8), torchvision (tv) on uint8, one
+sample after the other (what a worker of a DataLoader does; on the CPU also with --device cuda).
+Method: in one process, one turn of each after the other in every round; a turn repeats the call until 0.1 s
+are over. On the CPU the figure is CPU time of all threads, on a device the time from the first call to the
+end of the last, each an image; a ratio is the median over rounds of the ratio of two turns of one round.
+Drawing parameters counts, for everyone. Caveats: policies of Kornia choose their ops once for the whole
+batch, which is less work than per sample. What Kornia and torchvision draw differs from turn to turn, so
+their policies scatter.
 """
 
 from __future__ import annotations

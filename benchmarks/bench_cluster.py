@@ -2,13 +2,15 @@
 
     python benchmarks/bench_cluster.py [--rounds 5] [--save cluster]
 
-Method: 5,000 baseline JPEGs (540 MB), page cache warm, 100 samples a shard, into a folder on the local disk: lossless, where each image is
-read, checked and written as it is, and with min_side=256, where each is decoded, shrunk and encoded, and little is written. A turn is a
-process that starts a cluster (ray.cluster_utils.Cluster, whose raylets are processes of this machine), packs a few images so that the
-workers run, removes them, and times one `fastload.pack(..., ray=True)`; see cluster_turn.py. The driver's work counts: opening the source,
-sending tasks, the sidecar and the manifest. A task has one thread. Beside them stands the pack of one process without Ray, which encodes
-in one thread and writes in two others. All processes share this machine's cores, memory and disk: what is measured is what tasks of Ray
-cost, and how well ranges run side by side, and not a network.
+Method: 5,000 baseline JPEGs (540 MB), page cache warm, 100 samples a shard, into a folder on the local disk:
+lossless, where each image is read, checked and written as it is, and with min_side=256, where each is
+decoded, shrunk and encoded, and little is written. A turn is a process that starts a cluster
+(ray.cluster_utils.Cluster, whose raylets are processes of this machine), packs a few images so that the
+workers run, removes them, and times one `fastload.pack(..., ray=True)`; see cluster_turn.py. The driver's
+work counts: opening the source, sending tasks, the sidecar and the manifest. A task has one thread. Beside
+them stands the pack of one process without Ray, which encodes in one thread and writes in two others. All
+processes share this machine's cores, memory and disk: what is measured is what tasks of Ray cost, and how
+well ranges run side by side, and not a network.
 """
 
 from __future__ import annotations

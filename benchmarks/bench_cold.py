@@ -1,17 +1,18 @@
-"""Cold page cache: an epoch in random order straight after drop_caches, against the same epoch warm. Needs root.
+"""Cold page cache: an epoch in random order straight after drop_caches, against the same epoch warm. Needs
+root.
 
     sudo python benchmarks/bench_cold.py [--rounds 5] [--save cold]
 
-Method: about 5,000 photographs (540 MB), packed. A turn is one process: it imports, then waits; the parent syncs and
-drops the page cache (cold) or reads the shards once (warm); then the child delivers one batch of another, small
-dataset, opens the dataset and runs one shuffled epoch of batches of 64. The rate counts from iter() to the last batch,
-start-up included. Rounds alternate cold and warm.
-The one batch before is there because dropping the page cache also evicts whatever of torch's, numpy's and this package's code
-is not mapped yet: each first call then waits for a fault that reads megabytes of a library around it. That is a
-program's start, not the reading of data; the row "and its code" is the same epoch without that batch before.
-Caveats: below the kernel's cache there may be others (the disk's, a hypervisor's) that nothing here empties. The MB
-read from storage, as the kernel counts them, are printed: a cold epoch must have read the dataset, a warm one
-nothing.
+Method: about 5,000 photographs (540 MB), packed. A turn is one process: it imports, then waits; the parent
+syncs and drops the page cache (cold) or reads the shards once (warm); then the child delivers one batch of
+another, small dataset, opens the dataset and runs one shuffled epoch of batches of 64. The rate counts from
+iter() to the last batch, start-up included. Rounds alternate cold and warm.
+The one batch before is there because dropping the page cache also evicts whatever of torch's, numpy's and
+this package's code is not mapped yet: each first call then waits for a fault that reads megabytes of a
+library around it. That is a program's start, not the reading of data; the row "and its code" is the same
+epoch without that batch before. Caveats: below the kernel's cache there may be others (the disk's, a
+hypervisor's) that nothing here empties. The MB read from storage, as the kernel counts them, are printed: a
+cold epoch must have read the dataset, a warm one nothing.
 """
 
 from __future__ import annotations

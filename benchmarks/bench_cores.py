@@ -1,22 +1,28 @@
-"""Many cores, computed: where images/s end on 1 to 128 cores, from parts that are measured on this machine, and the model that computes it.
+"""Many cores, computed: where images/s end on 1 to 128 cores, from parts that are measured on this machine,
+and the model that computes it.
 
     python benchmarks/bench_cores.py [--rounds 5] [--memory 200] [--handover 100] [--save cores]
 
-Method. Parts that threads do one after the other, and a thread's part, are measured here, each as the least of all rounds (the most of
-bytes a second): whatever else runs on a machine only adds to them.
-  loop     CPU time of the loop's thread for a batch of 64, 256 and 1,024 pictures of 32 x 32 pixels, packed raw and in the page cache, with
-           64 native threads. It has a core to itself, and they share the other: on a machine of 64 cores it has one too. It sleeps
-           until all batches in flight are ready, and then takes 96 one after the other, as a loop's thread that is the limit: one that
-           waits finds its caches cold. Of that: `order`, a pass over the index batches alone; `announce` and `assemble`, from a trace.
-  row      CPU time of one native thread for a picture of 32 x 32; and for a photo of the corpus, as JPEG and in the DCT form, cropped and
+Method. Parts that threads do one after the other, and a thread's part, are measured here, each as the least
+of all rounds (the most of bytes a second): whatever else runs on a machine only adds to them.
+  loop     CPU time of the loop's thread for a batch of 64, 256 and 1,024 pictures of 32 x 32 pixels, packed
+  raw and in the page cache, with
+           64 native threads. It has a core to itself, and they share the other: on a machine of 64 cores it
+           has one too. It sleeps until all batches in flight are ready, and then takes 96 one after the
+           other, as a loop's thread that is the limit: one that waits finds its caches cold. Of that:
+           `order`, a pass over the index batches alone; `announce` and `assemble`, from a trace.
+  row      CPU time of one native thread for a picture of 32 x 32; and for a photo of the corpus, as JPEG and
+  in the DCT form, cropped and
            resized to 224 x 224.
-  lock     a turn of the pool's queue; `submit` what a submission costs its thread while 64 threads sleep; `line` an addition to a word
+  lock     a turn of the pool's queue; `submit` what a submission costs its thread while 64 threads sleep;
+  `line` an addition to a word
            that two threads write; memcpy; pread of a record (cores.c).
-Two things cannot be measured on few cores and are assumed: bytes a second of the memory (--memory), and the time in which a cache line goes
-from one core to another (--handover). A row hands over three: the batch's count, and the file's reference count twice. A turn hands over
-two: the lock and the queue. What the model leaves out (NUMA, clocks that fall) is in cores_model.py.
-The model is checked where it can be: with 1 and 2 threads on this machine, and with a loop that itself takes 2 ms a batch.
-Everything for more cores than this machine has is computed, not measured.
+Two things cannot be measured on few cores and are assumed: bytes a second of the memory (--memory), and the
+time in which a cache line goes from one core to another (--handover). A row hands over three: the batch's
+count, and the file's reference count twice. A turn hands over two: the lock and the queue. What the model
+leaves out (NUMA, clocks that fall) is in cores_model.py. The model is checked where it can be: with 1 and 2
+threads on this machine, and with a loop that itself takes 2 ms a batch. Everything for more cores than this
+machine has is computed, not measured.
 """
 
 from __future__ import annotations
@@ -51,12 +57,14 @@ CORES = (1, 2, 4, 8, 16, 32, 64, 128)
 MANY = 64
 BODY_S = 2e-3
 BURST, ROW_MOST_S = 96, 8e-6
-"""Batches that the loop takes without waiting for one, of 128 in flight; and a time in which a thread surely makes a small picture."""
+"""Batches that the loop takes without waiting for one, of 128 in flight; and a time in which a thread
+surely makes a small picture."""
 HANDOVERS_ROW, HANDOVERS_TURN = 3, 2
 AIM = 1e6
 """Images/s of 32 x 32 on 64 cores."""
 WRONG_MOST = 1.35
-"""Most that the model and the measurement may differ, as a factor: rates of rounds on a shared machine lie 20% apart."""
+"""Most that the model and the measurement may differ, as a factor: rates of rounds on a shared machine lie
+20% apart."""
 Json = dict[str, Any]
 
 
@@ -81,7 +89,8 @@ def pinned() -> None:
 
 
 def epoch(loader: Any, body_s: float, pause_s: float = 0.0) -> Json:
-    """One epoch: seconds, CPU seconds of the loop's thread, and of all others. `pause_s`: a sleep before every BURST batches."""
+    """One epoch: seconds, CPU seconds of the loop's thread, and of all others. `pause_s`: a sleep before
+    every BURST batches."""
     began, mine, all_of_it, batches = time.perf_counter(), time.thread_time(), time.process_time(), 0
     for _ in loader:
         if pause_s and batches % BURST == 0:
@@ -100,7 +109,8 @@ def epoch(loader: Any, body_s: float, pause_s: float = 0.0) -> Json:
 
 
 def stages(loader: Any) -> Json:
-    """Microseconds a batch of the loop's thread in stages of a trace, and in a pass over the index batches."""
+    """Microseconds a batch of the loop's thread in stages of a trace, and in a pass over the index
+    batches."""
     sampler = loader.batch_sampler
     began = time.thread_time()
     count = sum(1 for _ in index_batches(sampler, facts_of(sampler)))
@@ -223,7 +233,8 @@ def measure_parts(arguments: argparse.Namespace) -> Json:
 
 
 def bytes_of(data: Path) -> float:
-    """Bytes that a row moves: its record is read; its pixels are written, after their cache lines were read."""
+    """Bytes that a row moves: its record is read; its pixels are written, after their cache lines were
+    read."""
     side = SIDE if data == small_pictures() else 224
     record = sum(path.stat().st_size for path in data.glob("shard-*.lmdb")) / len(PackedDataset(data))
     return record + 2 * 3 * side * side
@@ -308,7 +319,8 @@ def show_parts(parts: Json) -> None:
     common.console.print(shown)
     turn_ns, line_ns, submit = parts["turn_ns"], parts["line_ns"], parts["submit_ns"]
     common.console.print(
-        f"queue: {turn_ns[0]:.0f} ns a turn by 1 thread, {turn_ns[1]:.0f} by 2; line: {line_ns[0]:.1f} ns, {line_ns[1]:.1f} by 2"
+        f"queue: {turn_ns[0]:.0f} ns a turn by 1 thread, {turn_ns[1]:.0f} by 2; line: "
+        f"{line_ns[0]:.1f} ns, {line_ns[1]:.1f} by 2"
     )
     common.console.print(
         f"submit: {', '.join(f'{float(ns) / 1000:.1f} us with {each} asleep' for each, ns in submit.items())}"

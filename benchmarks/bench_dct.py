@@ -1,17 +1,19 @@
-"""The DCT form of JPEGs against the JPEGs: reading coefficients, decoding crops, bytes, making it, the whole loader and packing.
+"""The DCT form of JPEGs against the JPEGs: reading coefficients, decoding crops, bytes, making it, the whole
+loader and packing.
 
     python benchmarks/bench_dct.py [--rounds 5] [--seconds 4] [--save dct]
 
-Method: parse_dct.c (one thread, files in RAM) reads the coefficients of all files once in each mode, one mode after the
-other; a ratio is the median over its rounds of two modes' CPU times in one round. decode.c then decodes random
-RandomResizedCrop(224) boxes, Resize(256) + CenterCrop(224) and whole images, of the JPEG with its entropy index and of
-the form, the same boxes of both in each round, resized as the loader does it (whole images are not); and converts
-the files, beside packing's walk that makes the index. Bytes are the form's over those of the JPEG with its index.
-q85 and q75 are 25 images of in500, encoded again at these qualities.
-The whole loader: epochs of RandomResizedCrop(224) and flip in batches of 64, two threads, page cache warm, of the same
-photographs packed lossless and dct, and of in500 with torch's DataLoader and Pillow beside them; turns are processes,
-interleaved. Packing: CPU time of `pack` in one process for in500, once a round in each form, in turn.
-Caveats: photographs of two sources; a form's conversion includes reading it again and comparing coefficients.
+Method: parse_dct.c (one thread, files in RAM) reads the coefficients of all files once in each mode, one mode
+after the other; a ratio is the median over its rounds of two modes' CPU times in one round. decode.c then
+decodes random RandomResizedCrop(224) boxes, Resize(256) + CenterCrop(224) and whole images, of the JPEG with
+its entropy index and of the form, the same boxes of both in each round, resized as the loader does it (whole
+images are not); and converts the files, beside packing's walk that makes the index. Bytes are the form's over
+those of the JPEG with its index. q85 and q75 are 25 images of in500, encoded again at these qualities.
+The whole loader: epochs of RandomResizedCrop(224) and flip in batches of 64, two threads, page cache warm, of
+the same photographs packed lossless and dct, and of in500 with torch's DataLoader and Pillow beside them;
+turns are processes, interleaved. Packing: CPU time of `pack` in one process for in500, once a round in each
+form, in turn. Caveats: photographs of two sources; a form's conversion includes reading it again and
+comparing coefficients.
 """
 
 from __future__ import annotations

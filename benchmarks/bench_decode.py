@@ -2,14 +2,16 @@
 
     python benchmarks/bench_decode.py [--rounds 5] [--seconds 4] [--save decode]
 
-Method: decode.c (one program, files in RAM) decodes all files once in each mode with one thread and with two, one mode
-after the other, with new random boxes each time; a ratio is the median over these rounds of two modes' rates in one
-round, for the same boxes. RandomResizedCrop(224) and Resize(256) + CenterCrop(224) are decoded with the index as packing
-makes it, and resized; floor.c's region decode (libjpeg-turbo's crop_scanline and skip_scanlines) resizes nothing. The whole
-image is decoded without the index against tjDecompress2 (TJPF_RGB, no flags: the accurate DCT and fancy upsampling),
-whose bytes must be ours. Then FastLoader takes whole shuffled epochs with two threads beside decode.c in a turn of
-its own; and `fastload pack` of the same files beside `fastload pack --no-index`, each timed from start to exit.
-Caveats: 250 (or 12) photographs; each of decode.c's threads writes all images over one another, the loader writes batches.
+Method: decode.c (one program, files in RAM) decodes all files once in each mode with one thread and with two,
+one mode after the other, with new random boxes each time; a ratio is the median over these rounds of two
+modes' rates in one round, for the same boxes. RandomResizedCrop(224) and Resize(256) + CenterCrop(224) are
+decoded with the index as packing makes it, and resized; floor.c's region decode (libjpeg-turbo's
+crop_scanline and skip_scanlines) resizes nothing. The whole image is decoded without the index against
+tjDecompress2 (TJPF_RGB, no flags: the accurate DCT and fancy upsampling), whose bytes must be ours. Then
+FastLoader takes whole shuffled epochs with two threads beside decode.c in a turn of its own; and
+`fastload pack` of the same files beside `fastload pack --no-index`, each timed from start to exit. Caveats:
+250 (or 12) photographs; each of decode.c's threads writes all images over one another, the loader writes
+batches.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ def build_decode() -> Path:
 def decode_turn(
     listing: Path, modes: Sequence[str], threads: Sequence[int], seconds: float
 ) -> Callable[[int], common.Json]:
-    """A turn for ``interleave``: what decode.c prints, and the rate and CPU time of the first mode with the last thread count."""
+    """A turn for ``interleave``: what decode.c prints, and the rate and CPU time of the first mode with
+    the last thread count."""
     program = build_decode()
 
     def turn(round_number: int) -> common.Json:
@@ -125,7 +128,8 @@ class Passes:
         return statistics.median(inner[threads, mode][1] / self.images * 1e6 for inner in self.rounds)
 
     def ratio(self, threads: int, mode: str, *, cpu: bool = False) -> float | None:
-        """Median over rounds of the mode's rate over its rival's; with ``cpu``, the rival's CPU time over the mode's."""
+        """Median over rounds of the mode's rate over its rival's; with ``cpu``, the rival's CPU time over
+        the mode's."""
         rival = MODES[mode][1]
         if rival is None:
             return None

@@ -1,20 +1,26 @@
-"""Delivery on a device: the pass to floats, augmentation, a training step that is fed, and images/s against torch's DataLoader.
+"""Delivery on a device: the pass to floats, augmentation, a training step that is fed, and images/s against
+torch's DataLoader.
 
     python benchmarks/bench_device.py [--device cuda] [--rounds 5] [--workers 16] [--save device]
-    python benchmarks/bench_device.py --device cpu --tiny      (seconds, on any machine: that it runs, not how fast)
+    python benchmarks/bench_device.py --device cpu --tiny      (seconds, on any machine: that it runs, not how
+    fast)
 
-Method: everything in one process, one turn of each way after the other in every round, ratios are medians over rounds of two turns of one
-round. Work on the device is timed from an event before the first call to one after the last, after calls that warm up; loops by the
-wall clock, from one synchronisation to the next, after steps that warm up. Batches are 256 x 3 x 224 x 224.
-- to floats: uint8 to normalised bfloat16 and float32 in each layout, against a device copy that moves as many bytes as the pass has to read
-  and write. Beside the kernel stand torch's own ops, and those under torch.compile, so that the choice can be checked.
-- augmentation: light is flip, colour jitter, erasing and the pass to bfloat16; RandAugment is two ops of magnitude 9, with that pass.
-  Beside the jitter's kernel stands the same op by op.
-- step: ResNet-50, bfloat16, channels_last, SGD; on one batch that stays on the device, and fed by FastLoader with the light recipe, whose
-  device work then shares the GPU with the step. "waited" is the time in which the device had ended a step and not the next batch: where
-  the CPU does not decode fast enough, that is what shows it, and the advice below the table says so.
-- loader: nothing but delivery; torch's DataLoader does the light recipe per sample with torchvision in `--workers` processes,
-  pins, copies without waiting, and makes the batch channels_last on the device, as FastLoader's is; FastLoader has as many threads.
+Method: everything in one process, one turn of each way after the other in every round, ratios are medians
+over rounds of two turns of one round. Work on the device is timed from an event before the first call to one
+after the last, after calls that warm up; loops by the wall clock, from one synchronisation to the next, after
+steps that warm up. Batches are 256 x 3 x 224 x 224.
+- to floats: uint8 to normalised bfloat16 and float32 in each layout, against a device copy that moves as many
+  bytes as the pass has to read and write. Beside the kernel stand torch's own ops, and those under
+  torch.compile, so that the choice can be checked.
+- augmentation: light is flip, colour jitter, erasing and the pass to bfloat16; RandAugment is two ops of
+  magnitude 9, with that pass. Beside the jitter's kernel stands the same op by op.
+- step: ResNet-50, bfloat16, channels_last, SGD; on one batch that stays on the device, and fed by FastLoader
+  with the light recipe, whose device work then shares the GPU with the step. "waited" is the time in which
+  the device had ended a step and not the next batch: where the CPU does not decode fast enough, that is what
+  shows it, and the advice below the table says so.
+- loader: nothing but delivery; torch's DataLoader does the light recipe per sample with torchvision in
+  `--workers` processes, pins, copies without waiting, and makes the batch channels_last on the device, as
+  FastLoader's is; FastLoader has as many threads.
 Data: the corpus's in500 where it is there, else synthetic JPEGs of 500 x 375 pixels; copied, page cache warm.
 """
 
@@ -188,7 +194,8 @@ class Turn:
 
 
 def per_batch(feed: Feed, use: Callable[..., object], arguments: argparse.Namespace) -> Turn:
-    """A turn of --steps steps, warmed up by a fourth of them. Its batches end with it: workers that read on would slow the next turn."""
+    """A turn of --steps steps, warmed up by a fourth of them. Its batches end with it: workers that read
+    on would slow the next turn."""
     with closing(feed()) as batches:
         return _timed(batches, use, arguments)
 
@@ -215,7 +222,8 @@ def _timed(batches: Iterator[Any], use: Callable[..., object], arguments: argpar
 def in_turn(
     ways: dict[str, Callable[[], Any]], rounds: int, seconds: float = math.inf
 ) -> dict[str, list[Any]]:
-    """The result of each way, a turn of each in every round. A round begins only if no more than `seconds` are over."""
+    """The result of each way, a turn of each in every round. A round begins only if no more than `seconds`
+    are over."""
     found: dict[str, list[Any]] = {name: [] for name in ways}
     began = time.perf_counter()
     for number in range(rounds):
@@ -346,7 +354,8 @@ def fast_loader(path: Path, arguments: argparse.Namespace) -> FastLoader[Any]:
 def step(
     arguments: argparse.Namespace, feeds: dict[str, Feed], images: torch.Tensor, seconds: float = math.inf
 ) -> dict[str, list[Turn]]:
-    """Turns of a training step on a batch that stays where it is ("resident"), and on the batches of each feed."""
+    """Turns of a training step on a batch that stays where it is ("resident"), and on the batches of each
+    feed."""
     train = stepper(arguments)
     batch = (
         to_float(images, torch.bfloat16, MEAN, STD),

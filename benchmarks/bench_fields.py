@@ -1,27 +1,34 @@
-"""Several tensors of one sample: views, image with boxes and masks, pairs with a mask; and one image, as ever.
+"""Several tensors of one sample: views, image with boxes and masks, pairs with a mask; and one image, as
+ever.
 
-    python benchmarks/bench_fields.py [--only views objects pair single] [--rounds 5] [--seconds 3] [--release CHECKOUT] [--save fields]
+    python benchmarks/bench_fields.py [--only views objects pair single] [--rounds 5] [--seconds 3] [--release
+    CHECKOUT] [--save fields]
 
-Method: photographs of 500 pixels as JPEG (the corpus' in500), packed as they are, page cache warm. Each turn is a process of its own;
-rounds go A B C A B C; a ratio is the median over rounds of the ratio of two turns of one round. CPU time is that of the whole process,
-of all threads, and of worker processes that have ended; reading is in it, start-up is not.
+Method: photographs of 500 pixels as JPEG (the corpus' in500), packed as they are, page cache warm. Each turn
+is a process of its own; rounds go A B C A B C; a ratio is the median over rounds of the ratio of two turns of
+one round. CPU time is that of the whole process, of all threads, and of worker processes that have ended;
+reading is in it, start-up is not.
 
-views: every sample becomes the views of DINO's recipe, 2 of 224 pixels (scale 0.4 to 1) and 8 of 96 (scale 0.05 to 0.4), each cropped,
-resized and flipped at random, uint8, in batches of 64. Views: `T.Views`, which reads and decodes the image once for all. Separate:
-fastload's loader with one crop a sample, its CPU time for the large crop counted twice and for the small one eight times, as of a loop
-that has a loader for each. Pillow: one process decodes each file once, and makes boxes of the same distribution with `resize(box=)`,
+views: every sample becomes the views of DINO's recipe, 2 of 224 pixels (scale 0.4 to 1) and 8 of 96 (scale
+0.05 to 0.4), each cropped, resized and flipped at random, uint8, in batches of 64. Views: `T.Views`, which
+reads and decodes the image once for all. Separate: fastload's loader with one crop a sample, its CPU time for
+the large crop counted twice and for the small one eight times, as of a loop that has a loader for each.
+Pillow: one process decodes each file once, and makes boxes of the same distribution with `resize(box=)`,
 flips and arrays; DataLoader and collation are left out.
 
-objects: the photographs in COCO's layout, with 7 objects each in the mean, outlined by 24 corners. Image, boxes, labels and instance
-masks through ScaleJitter((640, 640)) and a flip, in lists, batches of 16. Packed: FastLoader(collate="list"). torchvision: CocoDetection
-wrapped for transforms v2, the same Compose, under DataLoader, whose rate alone is compared.
+objects: the photographs in COCO's layout, with 7 objects each in the mean, outlined by 24 corners. Image,
+boxes, labels and instance masks through ScaleJitter((640, 640)) and a flip, in lists, batches of 16. Packed:
+FastLoader(collate="list"). torchvision: CocoDetection wrapped for transforms v2, the same Compose, under
+DataLoader, whose rate alone is compared.
 
-pair: two photographs of a sample and a 16-bit mask as large as the first, RandomResizedCrop(224) and a flip, batches of 64; against the
-same dataset with the two images alone.
+pair: two photographs of a sample and a 16-bit mask as large as the first, RandomResizedCrop(224) and a flip,
+batches of 64; against the same dataset with the two images alone.
 
-single: one crop of 224 and a flip, batches of 64; against another checkout of fastload that is built, given by --release.
+single: one crop of 224 and a flip, batches of 64; against another checkout of fastload that is built, given
+by --release.
 
-Caveats: CPU time a sample is of this machine, and grows where others use its caches and its memory; the ratios do much less.
+Caveats: CPU time a sample is of this machine, and grows where others use its caches and its memory; the
+ratios do much less.
 """
 
 from __future__ import annotations

@@ -2,16 +2,17 @@
 
     python benchmarks/bench_health.py [--rounds 31] [--save health]
 
-Method, throughput: in one process, one loader with persistent workers is iterated in turns, an epoch plain and an epoch
-through HealthMonitor, which of the two comes first alternating from round to round; the consumer does nothing. A round's
-ratio is the rate with over the rate without; the median over the rounds is shown with its 95% interval (order statistics),
-and a round is as long as epochs take to make --seconds. The loaders: FastLoader on packed photographs (RandomResizedCrop(224),
-batches of 64), and FastLoader and torch's DataLoader on a dataset of integers (batches of 64), the shortest batches there are.
-Method, a batch: a list of equal batches is walked with and without the monitor, in turns, and the difference in the thread's
-CPU time divided by its length; the median over the rounds is shown.
-Caveats: FastLoader always feeds a monitor of its own, loader.health; around it, what is measured is a second one, which
-does the same again. On a shared machine rounds lie 10% apart and more, far more than the monitor costs. So the microseconds over
-the loader's own time a batch, in its fastest round, say more than the ratio; the ratio says that nothing else is lost.
+Method, throughput: in one process, one loader with persistent workers is iterated in turns, an epoch plain
+and an epoch through HealthMonitor, which of the two comes first alternating from round to round; the consumer
+does nothing. A round's ratio is the rate with over the rate without; the median over the rounds is shown with
+its 95% interval (order statistics), and a round is as long as epochs take to make --seconds. The loaders:
+FastLoader on packed photographs (RandomResizedCrop(224), batches of 64), and FastLoader and torch's
+DataLoader on a dataset of integers (batches of 64), the shortest batches there are. Method, a batch: a list
+of equal batches is walked with and without the monitor, in turns, and the difference in the thread's CPU time
+divided by its length; the median over the rounds is shown. Caveats: FastLoader always feeds a monitor of its
+own, loader.health; around it, what is measured is a second one, which does the same again. On a shared
+machine rounds lie 10% apart and more, far more than the monitor costs. So the microseconds over the loader's
+own time a batch, in its fastest round, say more than the ratio; the ratio says that nothing else is lost.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""What hosts_model.py simulates against fastload itself: requests and bytes of two ranks that share a host's cache.
+"""What hosts_model.py simulates against fastload itself: requests and bytes of two ranks that share a host's
+cache.
 
     python benchmarks/bench_hosts.py [--save hosts]
 
-Method: SeaweedFS on this machine, and before it a TCP proxy that counts requests and bytes and adds 50 ms a round trip. Raw images of
-41 KB in shards of 64 MiB. Two processes, of rank 0 and 1, each train two epochs with a sleep for a step. A turn begins with an empty
-cache; what opening the dataset asks for is not counted. Beside it stands the simulation of one host with two ranks, by orders of the same
-kinds, the same latency and the same cache. Both count whole epochs, start and end with them.
+Method: SeaweedFS on this machine, and before it a TCP proxy that counts requests and bytes and adds 50 ms a
+round trip. Raw images of 41 KB in shards of 64 MiB. Two processes, of rank 0 and 1, each train two epochs
+with a sleep for a step. A turn begins with an empty cache; what opening the dataset asks for is not counted.
+Beside it stands the simulation of one host with two ranks, by orders of the same kinds, the same latency and
+the same cache. Both count whole epochs, start and end with them.
 
-Caveats: counts, and no times. Which requests are large depends on times (fastload.remote.fetcher.Pace), so that the counts of two turns
-differ where ranges do; by how much depends on what else the machine does. The simulation knows no bytes of HTTP headers, and they are
-counted here: 0.5 KB a request.
+Caveats: counts, and no times. Which requests are large depends on times (fastload.remote.fetcher.Pace), so
+that the counts of two turns differ where ranges do; by how much depends on what else the machine does. The
+simulation knows no bytes of HTTP headers, and they are counted here: 0.5 KB a request.
 """
 
 from __future__ import annotations
@@ -65,8 +67,10 @@ def measured(servers: Servers, url: str, s: Scenario, cache: Path) -> Iterator[J
     """Requests and bytes of each epoch of two ranks."""
     shutil.rmtree(cache, ignore_errors=True)
     spec: Json = {
-        "url": url, "cache": str(cache), "cache_size": int(s.cache * s.dataset_bytes * (2 if s.cache == 1 else 1)), "ranks": RANKS,
-        "options": servers.proxied, "batch": s.batch, "depth": s.depth, "seed": s.seed, "order": s.order, "epochs": s.epochs,
+        "url": url, "cache": str(cache),
+        "cache_size": int(s.cache * s.dataset_bytes * (2 if s.cache == 1 else 1)), "ranks": RANKS,
+        "options": servers.proxied, "batch": s.batch, "depth": s.depth, "seed": s.seed, "order": s.order,
+        "epochs": s.epochs,
         "block": s.block, "buffer": s.buffer * s.block, "step_s": s.step_s,
     }  # fmt: skip
     command = [sys.executable, str(HERE / "hosts_rank.py")]
@@ -136,16 +140,20 @@ def main() -> int:
         for order in ("huge", "window"):
             for share in (0.0, 0.5, 1.0):
                 s = Scenario(
-                    order=order, cache=share, hosts=1, ranks=RANKS, batch=batch, steps=arguments.steps, rate=arguments.rate, epochs=2,
-                    dataset_bytes=count * each, sample_bytes=each, latency=ROUND_TRIP_S, latency_p99=ROUND_TRIP_S, stream=400e6, link=400e6,
+                    order=order, cache=share, hosts=1, ranks=RANKS, batch=batch, steps=arguments.steps,
+                    rate=arguments.rate, epochs=2,
+                    dataset_bytes=count * each, sample_bytes=each, latency=ROUND_TRIP_S,
+                    latency_p99=ROUND_TRIP_S, stream=400e6, link=400e6,
                     store_requests=0, buffer=16, held=16 * (2 << 20),
                 )  # fmt: skip
                 with common.note(f"{order} c = {share:g}"):
                     real = list(measured(servers, url, s, common.WORK / "hosts-cache"))
                 for epoch, (mine, found) in enumerate(zip(real, Simulation(s).run(), strict=True), 1):
                     rows.append({
-                        "order": order, "cache": share, "epoch": epoch, "requests": mine["requests"], "bytes": mine["down"],
-                        "simulated_requests": found.requests, "simulated_bytes": found.bytes, "samples": count,
+                        "order": order, "cache": share, "epoch": epoch, "requests": mine["requests"],
+                        "bytes": mine["down"],
+                        "simulated_requests": found.requests, "simulated_bytes": found.bytes,
+                        "samples": count,
                     })  # fmt: skip
     shown = Table(title=f"{count:,} samples of {each:,} bytes, one host of two ranks")
     for heading in ("order", "c", "epoch", "requests", "simulated", "x", "MB", "simulated", "x"):

@@ -1,15 +1,19 @@
-"""Files in place: torchvision's ImageFolder in FastLoader as it stands, against torch's DataLoader on the same object, and packed data.
+"""Files in place: torchvision's ImageFolder in FastLoader as it stands, against torch's DataLoader on the
+same object, and packed data.
 
-    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--cold] [--arrow] [--read tar] [--format png] [--save in_place]
+    python benchmarks/bench_in_place.py [--rounds 5] [--times 8] [--cold] [--arrow] [--read tar] [--format
+    png] [--save in_place]
 
-Method: a folder with --times copies of each photograph of the corpus, so that an epoch is long against the start of worker processes. In
-turn, each round: one epoch of torch's DataLoader on the ImageFolder; the first epoch of a FastLoader made anew on the same object, which
-proves every file sound and learns its entropy index; its second epoch; an epoch of packed data. The transform is one list of torchvision's
-for all: RandomResizedCrop(224), flip, ToTensor. Warm: all is in the page cache. Every turn takes all the samples. With --cold (as root) the
-page cache is emptied before each turn, and the second epoch and packed data are left out. With --arrow the files are in the Arrow files of
-a Hugging Face dataset that was saved to disk, whose transform is an OnImages, for all. With --read they are in one tar of WebDataset, or in
-an uncompressed Parquet file, as `fastload.read` has them, for all. With --format the files are PNGs, lossy WebPs of quality 80 or lossless
-ones, which Pillow made of the photographs, and are packed as they are.
+Method: a folder with --times copies of each photograph of the corpus, so that an epoch is long against the
+start of worker processes. In turn, each round: one epoch of torch's DataLoader on the ImageFolder; the first
+epoch of a FastLoader made anew on the same object, which proves every file sound and learns its entropy
+index; its second epoch; an epoch of packed data. The transform is one list of torchvision's for all:
+RandomResizedCrop(224), flip, ToTensor. Warm: all is in the page cache. Every turn takes all the samples. With
+--cold (as root) the page cache is emptied before each turn, and the second epoch and packed data are left
+out. With --arrow the files are in the Arrow files of a Hugging Face dataset that was saved to disk, whose
+transform is an OnImages, for all. With --read they are in one tar of WebDataset, or in an uncompressed
+Parquet file, as `fastload.read` has them, for all. With --format the files are PNGs, lossy WebPs of quality
+80 or lossless ones, which Pillow made of the photographs, and are packed as they are.
 """
 
 from __future__ import annotations

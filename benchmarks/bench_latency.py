@@ -2,13 +2,13 @@
 
     python benchmarks/bench_latency.py [--rounds 5] [--save latency]
 
-Method, first batch: in one process, eight loaders are built one after the other and timed from iter() to the first
-batch (the first of all, which pays for imports, is dropped); then eight epochs of one loader that lives on (torch:
-persistent workers). Building is not counted; it is printed. Method, pause: a *wait* is the time from asking for a
-batch to holding it. The pause is the wait across an epoch's turn (the call that ends the epoch, iter(), the first
-batch of the next) over the mean wait inside epochs: once with a consumer that sleeps 60 ms on each batch as a
-training step on a device does, so that the loader is ahead, and once with one that does nothing. The median over a
-turn's epochs is shown, with the worst beside it.
+Method, first batch: in one process, eight loaders are built one after the other and timed from iter() to the
+first batch (the first of all, which pays for imports, is dropped); then eight epochs of one loader that lives
+on (torch: persistent workers). Building is not counted; it is printed. Method, pause: a *wait* is the time
+from asking for a batch to holding it. The pause is the wait across an epoch's turn (the call that ends the
+epoch, iter(), the first batch of the next) over the mean wait inside epochs: once with a consumer that sleeps
+60 ms on each batch as a training step on a device does, so that the loader is ahead, and once with one that
+does nothing. The median over a turn's epochs is shown, with the worst beside it.
 """
 
 from __future__ import annotations

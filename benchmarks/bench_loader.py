@@ -1,12 +1,14 @@
-"""Throughput: FastLoader against the decoder's floor, torch DataLoader + Pillow, and a careful user's own loader.
+"""Throughput: FastLoader against the decoder's floor, torch DataLoader + Pillow, and a careful user's own
+loader.
 
     python benchmarks/bench_loader.py [--rounds 5] [--seconds 4] [--save loader]
 
-Method: decode + RandomResizedCrop(224) + flip to uint8 batches of 64, two threads (or two persistent workers), page
-cache warm, whole shuffled epochs with the first dropped. Each turn is a process of its own; rounds go A B C D A B C
-D; a ratio is the median over rounds of the ratio of two turns of one round.
-Caveats: the floor resizes nothing and reads RAM. It draws boxes of the same distribution, not the same boxes; over
-2,000 images a pass and several passes that leaves about 1% of noise. The corpus is 250 (or 12) photographs, copied.
+Method: decode + RandomResizedCrop(224) + flip to uint8 batches of 64, two threads (or two persistent
+workers), page cache warm, whole shuffled epochs with the first dropped. Each turn is a process of its own;
+rounds go A B C D A B C D; a ratio is the median over rounds of the ratio of two turns of one round.
+Caveats: the floor resizes nothing and reads RAM. It draws boxes of the same distribution, not the same boxes;
+over 2,000 images a pass and several passes that leaves about 1% of noise. The corpus is 250 (or 12)
+photographs, copied.
 """
 
 from __future__ import annotations

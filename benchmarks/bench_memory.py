@@ -1,14 +1,15 @@
-"""Memory: proportional set size of the process tree against torch's with two workers, and growth over 50 epochs.
+"""Memory: proportional set size of the process tree against torch's with two workers, and growth over 50
+epochs.
 
     python benchmarks/bench_memory.py [--rounds 3] [--save memory]
 
-Method: PSS (a page that n processes map counts 1/n in each) summed over the process and all its children, from
-/proc/PID/smaps_rollup. Each loader runs alone in a process of its own. Steady: the median of three readings in an
-epoch after the measured ones. Growth: a reading after each of 50 epochs; the median of the last ten less that of the
-sixth to fifteenth. What the process allocates (anon, shmem) may not grow; mapped pages of the shard come and go (file),
-which moves the whole by some MB from reading to reading.
-Caveats: mapped pages of a shard (or LMDB) are page cache, which the kernel takes back when it needs memory, but PSS
-counts them while they are mapped. Everything in the process counts, the import of torch too.
+Method: PSS (a page that n processes map counts 1/n in each) summed over the process and all its children,
+from /proc/PID/smaps_rollup. Each loader runs alone in a process of its own. Steady: the median of three
+readings in an epoch after the measured ones. Growth: a reading after each of 50 epochs; the median of the
+last ten less that of the sixth to fifteenth. What the process allocates (anon, shmem) may not grow; mapped
+pages of the shard come and go (file), which moves the whole by some MB from reading to reading.
+Caveats: mapped pages of a shard (or LMDB) are page cache, which the kernel takes back when it needs memory,
+but PSS counts them while they are mapped. Everything in the process counts, the import of torch too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ PARTS = ("anon", "file", "shmem")
 
 
 def growth_mb(readings: list[dict[str, int] | None], parts: Sequence[str]) -> float | None:
-    """How much more the last ten readings hold in these parts than the sixth to fifteenth; negative where it shrank."""
+    """How much more the last ten readings hold in these parts than the sixth to fifteenth; negative where
+    it shrank."""
     sums = [None if reading is None else sum(reading[part] for part in parts) * MB for reading in readings]
     early, late = median(sums[5:15]), median(sums[-10:])
     return None if early is None or late is None else late - early

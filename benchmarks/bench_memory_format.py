@@ -2,9 +2,9 @@
 
     python benchmarks/bench_memory_format.py [--rounds 5] [--save memory_format]
 
-Method: one loader for each format and dtype, over the same packed photographs with RandomResizedCrop(224), takes whole epochs
-in turn for at least --seconds; the decoder's work is the same, only the pass that writes the rows differs. The ratio of CPU time
-is the target, since other processes disturb it less than the rate.
+Method: one loader for each format and dtype, over the same packed photographs with RandomResizedCrop(224),
+takes whole epochs in turn for at least --seconds; the decoder's work is the same, only the pass that writes
+the rows differs. The ratio of CPU time is the target, since other processes disturb it less than the rate.
 """
 
 from __future__ import annotations

@@ -1,19 +1,20 @@
-"""Normalised float32 batches on the CPU: written by the native pass, against uint8 batches normalised by torch.
+"""Normalised float32 batches on the CPU: written by the native pass, against uint8 batches normalised by
+torch.
 
     python benchmarks/bench_normalize.py [--rounds 5] [--seconds 3] [--save normalize]
 
-Method: the same dataset, crops and flips in batches of 64, two threads, page cache warm, whole shuffled epochs with
-the first dropped. Native: the list ends in ToFloat and Normalize, which is what the planner makes of torchvision's
-ToTensor and Normalize. Torch: the same list without them, and on each batch
-`images.to(float32).div_(255).sub_(mean).div_(std)`, torchvision's calculation with one new tensor: in either memory
-format, and with one thread, so that it does not compete with the loader's two; the ratio is to the fastest of the
-three. All end in the same values. Each turn is a process of its own; rounds go A B C A B C; a ratio is the median
-over rounds of the ratio of two turns of one round. Three datasets: 32 x 32 pixels stored raw (RandomCrop with padding:
-CIFAR's recipe), images of 256 pixels stored raw (RandomCrop(224)), and photographs as JPEG (RandomResizedCrop(224)).
-Caveats: a large share of torch's time is the page faults of a fresh 38 MB tensor for each batch, dear on virtual
-machines. The last line reuses one buffer, as no loop can whose batches must outlive the next; it is shown, and is no
-target. Where decoding takes most of the time, no way to normalise makes the whole much faster: the ratio
-by case says how much of the loop it is.
+Method: the same dataset, crops and flips in batches of 64, two threads, page cache warm, whole shuffled
+epochs with the first dropped. Native: the list ends in ToFloat and Normalize, which is what the planner makes
+of torchvision's ToTensor and Normalize. Torch: the same list without them, and on each batch
+`images.to(float32).div_(255).sub_(mean).div_(std)`, torchvision's calculation with one new tensor: in either
+memory format, and with one thread, so that it does not compete with the loader's two; the ratio is to the
+fastest of the three. All end in the same values. Each turn is a process of its own; rounds go A B C A B C; a
+ratio is the median over rounds of the ratio of two turns of one round. Three datasets: 32 x 32 pixels stored
+raw (RandomCrop with padding: CIFAR's recipe), images of 256 pixels stored raw (RandomCrop(224)), and
+photographs as JPEG (RandomResizedCrop(224)). Caveats: a large share of torch's time is the page faults of a
+fresh 38 MB tensor for each batch, dear on virtual machines. The last line reuses one buffer, as no loop can
+whose batches must outlive the next; it is shown, and is no target. Where decoding takes most of the time, no
+way to normalise makes the whole much faster: the ratio by case says how much of the loop it is.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""Opening a packed dataset with its sidecar and without: 1.28 million small samples in 1 and in 64 shards, and 10 samples.
+"""Opening a packed dataset with its sidecar and without: 1.28 million small samples in 1 and in 64 shards,
+and 10 samples.
 
     python benchmarks/bench_open.py [--rounds 9] [--save open]
 
-Prediction, from a walk that reads every page of small records and a sidecar of 32 bytes a sample: warm 0.2 s and 0.03 s, dropped 1.5 s and
-0.1 s, 10 samples the same.
+Prediction, from a walk that reads every page of small records and a sidecar of 32 bytes a sample: warm 0.2 s
+and 0.03 s, dropped 1.5 s and 0.1 s, 10 samples the same.
 
-Method: samples of 300 bytes and an int, packed once. In turn, each round: the dataset is opened by a walk over its shards' trees and by its
-sidecar, warm, and again after the kernel was told to drop the pages of all its files (posix_fadvise). Timed are opening, and opening and
-then reading 256 records at random: what comes before a first batch. 10 samples are opened 200 times a turn.
-Caveats: dropping pages is a hint, and the disk may have a cache of its own. Nothing is decoded.
+Method: samples of 300 bytes and an int, packed once. In turn, each round: the dataset is opened by a walk
+over its shards' trees and by its sidecar, warm, and again after the kernel was told to drop the pages of all
+its files (posix_fadvise). Timed are opening, and opening and then reading 256 records at random: what comes
+before a first batch. 10 samples are opened 200 times a turn. Caveats: dropping pages is a hint, and the disk
+may have a cache of its own. Nothing is decoded.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python benchmarks/bench_order_memory.py [--samples 1e7 1e8]
 
-Method: each line is a process of its own, over a dataset that is a length alone. It draws a list's first index, or the whole part of an
-order without a list, and prints the growth of its largest resident set (getrusage's ru_maxrss) since before the order was made. Ranks are
-2 of 8. A resume is by rank 2 of 6, after each of 8 ranks has had half of its part.
-Caveats: some MB are caches and buffers that do not grow with the samples, so that bytes a sample fall with their number. Orders that are
-lists are measured up to 10^7 samples.
+Method: each line is a process of its own, over a dataset that is a length alone. It draws a list's first
+index, or the whole part of an order without a list, and prints the growth of its largest resident set
+(getrusage's ru_maxrss) since before the order was made. Ranks are 2 of 8. A resume is by rank 2 of 6, after
+each of 8 ranks has had half of its part. Caveats: some MB are caches and buffers that do not grow with the
+samples, so that bytes a sample fall with their number. Orders that are lists are measured up to 10^7 samples.
 """
 
 from __future__ import annotations

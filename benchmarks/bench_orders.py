@@ -1,20 +1,24 @@
-"""Cost of orders: shard="auto", a keyed permutation (shuffle="huge") and a mixture against a plain shuffle, in loops, and of opening one.
+"""Cost of orders: shard="auto", a keyed permutation (shuffle="huge") and a mixture against a plain shuffle,
+in loops, and of opening one.
 
     python benchmarks/bench_orders.py [--rounds 9] [--seconds 3] [--save orders]
 
-Prediction: an order costs a microsecond or two a sample in the loop's thread, where decoding takes hundreds: loops by shard="auto", by
-shuffle="huge" and over a Mixture have at least 0.99 of the rate of shuffle=True. What the loop's thread does more for an image, of all
-the CPU time that an image takes, is at most 0.01: this ratio other programs on the machine hardly move.
+Prediction: an order costs a microsecond or two a sample in the loop's thread, where decoding takes hundreds:
+loops by shard="auto", by shuffle="huge" and over a Mixture have at least 0.99 of the rate of shuffle=True.
+What the loop's thread does more for an image, of all the CPU time that an image takes, is at most 0.01: this
+ratio other programs on the machine hardly move.
 
-Method: photographs of the corpus, packed, four of each, RandomResizedCrop(224) and a flip, batches of 64, page cache warm. All loops are in
-one process; a turn is as many whole epochs of one loop as take some seconds, after one epoch to warm up; turns rotate, and a ratio is the
-median over rounds of the ratio to shuffle=True in the same round. A second shuffle=True says how far two equal loops differ. The
-mixture has two sources, by weights of 0.7 and 0.3, with two of the four copies of each photograph in both, so that it decodes the same
-photographs as often as a shuffle does; its epoch has as many samples as the dataset. The one rank of shard="auto" has the whole order.
-CPU time is that of the process, and of the loop's thread alone; the order runs in the latter.
-Opening: milliseconds until the first index of 10**6 and of 10**9 samples is there, the least of the rounds, and nanoseconds for each of the
-next 10**6 indices, the median. RandomSampler is left out at 10**9: it takes 8 GB, and as many integers of Python's.
-Caveats: what an order costs is of the loop's thread, and disappears in a loop that waits for the decoders.
+Method: photographs of the corpus, packed, four of each, RandomResizedCrop(224) and a flip, batches of 64,
+page cache warm. All loops are in one process; a turn is as many whole epochs of one loop as take some
+seconds, after one epoch to warm up; turns rotate, and a ratio is the median over rounds of the ratio to
+shuffle=True in the same round. A second shuffle=True says how far two equal loops differ. The mixture has two
+sources, by weights of 0.7 and 0.3, with two of the four copies of each photograph in both, so that it decodes
+the same photographs as often as a shuffle does; its epoch has as many samples as the dataset. The one rank of
+shard="auto" has the whole order. CPU time is that of the process, and of the loop's thread alone; the order
+runs in the latter. Opening: milliseconds until the first index of 10**6 and of 10**9 samples is there, the
+least of the rounds, and nanoseconds for each of the next 10**6 indices, the median. RandomSampler is left out
+at 10**9: it takes 8 GB, and as many integers of Python's. Caveats: what an order costs is of the loop's
+thread, and disappears in a loop that waits for the decoders.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ def loaders(path: Path, workers: int) -> dict[str, FastLoader[Any]]:
 
 
 class Turn(NamedTuple):
-    """What one turn of a loop gave: images a second, and CPU time an image in microseconds, of the process and of the loop's thread."""
+    """What one turn of a loop gave: images a second, and CPU time an image in microseconds, of the process
+    and of the loop's thread."""
 
     rate: float
     cpu_us: float
@@ -111,7 +116,8 @@ ORDERS: dict[str, Callable[[int], Iterator[int]]] = {
 
 
 def opening(order: Callable[[int], Iterator[int]], samples: int, times: int) -> tuple[float, float]:
-    """Milliseconds until the first index, the least of some; nanoseconds for each of those after it, the median."""
+    """Milliseconds until the first index, the least of some; nanoseconds for each of those after it, the
+    median."""
     firsts, each = [], []
     for _ in range(times):
         began = time.perf_counter()

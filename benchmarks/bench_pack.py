@@ -2,10 +2,10 @@
 
     python benchmarks/bench_pack.py [--rounds 5] [--save pack]
 
-Method: 5,000 baseline JPEGs (540 MB). A turn deletes its output, syncs, and times one command from start to exit as a
-shell would: `cp -r SRC OUT`, `fastload pack SRC OUT` (lossless, the default) and `fastload pack SRC OUT --encode
-keep`. The command's own start-up counts. Beside it stands the time with a `sync` after it: `cp` leaves all of its
-writing to the kernel. MB are those of the source tree, for all three.
+Method: 5,000 baseline JPEGs (540 MB). A turn deletes its output, syncs, and times one command from start to
+exit as a shell would: `cp -r SRC OUT`, `fastload pack SRC OUT` (lossless, the default) and
+`fastload pack SRC OUT --encode keep`. The command's own start-up counts. Beside it stands the time with a
+`sync` after it: `cp` leaves all of its writing to the kernel. MB are those of the source tree, for all three.
 """
 
 from __future__ import annotations

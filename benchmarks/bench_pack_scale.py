@@ -1,25 +1,31 @@
-"""Memory and time of a pack by its number of samples: a folder of small images, on one machine and on Ray, and the listing of a table.
+"""Memory and time of a pack by its number of samples: a folder of small images, on one machine and on Ray,
+and the listing of a table.
 
-    python benchmarks/bench_pack_scale.py [--samples 1000000] [--rows 10000000] [--ray] [--only pack listing ...] [--save pack_scale]
+    python benchmarks/bench_pack_scale.py [--samples 1000000] [--rows 10000000] [--ray] [--only pack listing
+    ...] [--save pack_scale]
 
-Method: 4,000 JPEGs of noise of 32 x 32 pixels, some 0.9 KB each, are hard-linked into classes of 1,000 files. Each line is two packs, each
-by a process of its own, of a part of the samples and of all. The growth by sample is the difference of their peaks over that of their
-numbers; a line's bytes at 10^8 samples are extrapolated from it.
+Method: 4,000 JPEGs of noise of 32 x 32 pixels, some 0.9 KB each, are hard-linked into classes of 1,000 files.
+Each line is two packs, each by a process of its own, of a part of the samples and of all. The growth by
+sample is the difference of their peaks over that of their numbers; a line's bytes at 10^8 samples are
+extrapolated from it.
   pack       fastload.pack(encode="raw") on one machine, of half of the samples and of all.
   shuffled   the same with shuffle=True.
-  resumed    the pack is killed (SIGKILL) once half of its log of samples is written, and goes on with resume=True, which is measured.
-  listing    of a table (.csv) of ROWS / 4 and of ROWS lines, which name the same 4,000 files: opening the source, its digests, and the
+  resumed    the pack is killed (SIGKILL) once half of its log of samples is written, and goes on with
+  resume=True, which is measured. listing    of a table (.csv) of ROWS / 4 and of ROWS lines, which name the
+  same 4,000 files: opening the source, its digests, and the
              shuffled order.
   table      packs of tables of ROWS / 20 and of ROWS / 5 lines.
   ray        with --ray, as `pack`, on a raylet of 2 CPUs of this machine, with shard_samples=8192.
   ray table  with --ray, as `table`, likewise.
 Every folder's dataset is opened and counted, and 50 of its samples are compared with Pillow's pixels.
-*driver* is the process that calls pack; *task* is the largest of Ray's worker processes. Both are the largest RssAnon + RssFile, looked at
-every 0.1 s: libraries and the mapped shard count, and the shared memory of Ray's object store does not. *peak* is the driver's VmHWM, the
-kernel's own largest resident set, with shared memory. *files* are the driver's temporary files at their largest.
-Caveats: hard links to few files leave the page cache warm, so that times are those of a source in memory. Nobody packed 10^8 samples here.
-Peaks vary by some MB from run to run, which is some bytes a sample of a line that is short. The part has to fill a shard, since what is
-held of the shard that is written grows until it is full. TMPDIR should be on a disk: on a tmpfs temporary files are memory.
+*driver* is the process that calls pack; *task* is the largest of Ray's worker processes. Both are the largest
+RssAnon + RssFile, looked at every 0.1 s: libraries and the mapped shard count, and the shared memory of Ray's
+object store does not. *peak* is the driver's VmHWM, the kernel's own largest resident set, with shared
+memory. *files* are the driver's temporary files at their largest. Caveats: hard links to few files leave the
+page cache warm, so that times are those of a source in memory. Nobody packed 10^8 samples here. Peaks vary by
+some MB from run to run, which is some bytes a sample of a line that is short. The part has to fill a shard,
+since what is held of the shard that is written grows until it is full. TMPDIR should be on a disk: on a tmpfs
+temporary files are memory.
 """
 
 from __future__ import annotations
@@ -61,7 +67,8 @@ COMPARED = 50
 LOOK_EVERY = 0.1
 LINES = ("pack", "shuffled", "resumed", "listing", "table", "ray", "ray table")
 SHARD_SAMPLES = 8192
-"""Samples of a shard that Ray makes: the most by default, so that both packs of a line have tasks of the same size."""
+"""Samples of a shard that Ray makes: the most by default, so that both packs of a line have tasks of the
+same size."""
 FAR = 10**8
 """Samples for which the growth is extrapolated."""
 BOUND_MB = 1_000.0
@@ -110,7 +117,8 @@ def make_table(work: Path, rows: int) -> Path:
 
 
 def memory(pid: int) -> tuple[int, int, int]:
-    """Bytes of the largest resident set of a process so far, of its memory now without shared memory, and of that; zeros if it is gone."""
+    """Bytes of the largest resident set of a process so far, of its memory now without shared memory, and
+    of that; zeros if it is gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
@@ -181,7 +189,8 @@ def turn(asked: common.Json) -> common.Json:
 
 
 def watch(asked: common.Json, stop: Callable[[], bool] | None = None) -> common.Json:
-    """Runs a turn in a process of its own, and looks at it and at Ray's workers. `stop` returns True when the process is to be killed."""
+    """Runs a turn in a process of its own, and looks at it and at Ray's workers. `stop` returns True when
+    the process is to be killed."""
     command = [sys.executable, __file__, "--turn", json.dumps(asked)]
     driver = task = files = peak = shared = 0
     begin = time.perf_counter()
@@ -216,7 +225,8 @@ def watch(asked: common.Json, stop: Callable[[], bool] | None = None) -> common.
 
 
 def check(source: Path, out: Path, samples: int) -> None:
-    """Checks that a dataset has all samples, and that some of them are the source's pixels; ends the script otherwise."""
+    """Checks that a dataset has all samples, and that some of them are the source's pixels; ends the
+    script otherwise."""
     with closing(fastload.PackedDataset(out)) as data:
         paths = [path for below in sorted(source.iterdir()) for path in sorted(below.iterdir())]
         chosen = np.random.default_rng(1).choice(samples, COMPARED, replace=False).tolist()
@@ -269,7 +279,8 @@ def line(work: Path, name: str, sources: list[tuple[Path, int]]) -> list[common.
 
 
 def far(part: common.Json, whole: common.Json, which: str) -> float:
-    """Bytes at `FAR` samples, by the growth from a part of the samples to all; what shrinks is taken as constant."""
+    """Bytes at `FAR` samples, by the growth from a part of the samples to all; what shrinks is taken as
+    constant."""
     growth = max(0.0, (whole[which] - part[which]) / (whole["samples"] - part["samples"]))
     return float(whole[which] + growth * (FAR - whole["samples"]))
 

@@ -1,18 +1,22 @@
-"""Other loaders against fastload on the same photographs: rates, CPU time, first batches, memory, and how good their pixels are.
+"""Other loaders against fastload on the same photographs: rates, CPU time, first batches, memory, and how
+good their pixels are.
 
-    python benchmarks/bench_peers.py [--rounds 3] [--seconds 3] [--times 4] [--works crop,views] [--only NAME,NAME] [--save peers]
+    python benchmarks/bench_peers.py [--rounds 3] [--seconds 3] [--times 4] [--works crop,views] [--only
+    NAME,NAME] [--save peers]
 
-Works: crop: decode, RandomResizedCrop(224), flip, in whole batches of 64. views: two crops of 224 and six of 96 pixels of one photograph,
-each flipped, in batches of 32 photographs, as DINO trains on. detection: whole photographs as 512 x 512 pixels, flipped, with
-their boxes (drawn by chance, seven a photograph), in batches of 16. The last two are run by some peers only, over the corpus once.
-Method: every peer is a small program (benchmarks/peers/peer_NAME.py) in a virtual environment of its own under build/bench/peers, with
-the versions that benchmarks/peers/pins states. Batches are shuffled and uint8, or float32 where a peer offers nothing else; 1 and 2
-workers (threads or processes, as the peer has it). Turns are processes, interleaved; each drops an epoch, then measures whole epochs for
-at least --seconds. The page cache is warm. A ratio is the median over rounds of two rates in one round. Memory is PSS of all processes,
-read in the first round, in an epoch of its own.
-Pixels: 16 photographs, cut to their square centre, are resized to 224 x 224 by each peer's own code, and compared with Pillow's antialiased
-bilinear resize: PSNR in dB, the median image. A loader that does not antialias, or encodes the photographs anew, shows there.
-Caveats: nothing is normalised and no step is trained. A peer that cannot be installed is listed with the installer's error.
+Works: crop: decode, RandomResizedCrop(224), flip, in whole batches of 64. views: two crops of 224 and six of
+96 pixels of one photograph, each flipped, in batches of 32 photographs, as DINO trains on. detection: whole
+photographs as 512 x 512 pixels, flipped, with their boxes (drawn by chance, seven a photograph), in batches
+of 16. The last two are run by some peers only, over the corpus once. Method: every peer is a small program
+(benchmarks/peers/peer_NAME.py) in a virtual environment of its own under build/bench/peers, with the versions
+that benchmarks/peers/pins states. Batches are shuffled and uint8, or float32 where a peer offers nothing
+else; 1 and 2 workers (threads or processes, as the peer has it). Turns are processes, interleaved; each drops
+an epoch, then measures whole epochs for at least --seconds. The page cache is warm. A ratio is the median
+over rounds of two rates in one round. Memory is PSS of all processes, read in the first round, in an epoch of
+its own. Pixels: 16 photographs, cut to their square centre, are resized to 224 x 224 by each peer's own code,
+and compared with Pillow's antialiased bilinear resize: PSNR in dB, the median image. A loader that does not
+antialias, or encodes the photographs anew, shows there. Caveats: nothing is normalised and no step is
+trained. A peer that cannot be installed is listed with the installer's error.
 """
 
 from __future__ import annotations
@@ -387,7 +391,8 @@ class Contest:
 
 
 def rows_of(contest: Contest, measured: Sequence[Measured], counts: Sequence[int]) -> list[common.Json]:
-    """The table: a row a peer, work and number of workers, with its ratio to torch and Pillow and what fastload's is to it."""
+    """The table: a row a peer, work and number of workers, with its ratio to torch and Pillow and what
+    fastload's is to it."""
     by_name = {row.name: row for row in measured}
     rows = []
     for peer in contest.peers:
@@ -427,13 +432,15 @@ _COLUMNS = (
 )
 """Columns of the table: key, title, digits, factor. CAPTION explains the titles."""
 CAPTION = (
-    "x torch: times torch's DataLoader with Pillow; fl x: packed fastload, times the row; CPU: seconds for 1,000 photographs; "
+    "x torch: times torch's DataLoader with Pillow; fl x: packed fastload, times the row; CPU: "
+    "seconds for 1,000 photographs; "
     "first: first batch, s; gap: between epochs, ms; MB: memory (PSS)"
 )
 
 
 def shown(rows: Sequence[common.Json], work: str, workers: int) -> Table:
-    """The rows of a work and a number of workers, for a terminal of 80 columns; none of those that have a reason."""
+    """The rows of a work and a number of workers, for a terminal of 80 columns; none of those that have a
+    reason."""
     made = Table(
         title=f"{work}, {workers} threads or workers",
         caption=CAPTION,

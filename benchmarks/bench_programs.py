@@ -1,16 +1,20 @@
-"""The data parts of well-known training programs with the import changed: FastLoader against torch's DataLoader.
+"""The data parts of well-known training programs with the import changed: FastLoader against torch's
+DataLoader.
 
     python benchmarks/bench_programs.py [--program timm] [--rounds 5] [--save programs]
 
-Every program is a Dataset of its own with torchvision's, timm's or its own steps (program_data.py), in two persistent worker
-processes. FastLoader opens its JPEGs as lazy images: lazy="exact", the default, and lazy="fast"; lazy=False is the control.
+Every program is a Dataset of its own with torchvision's, timm's or its own steps (program_data.py), in two
+persistent worker processes. FastLoader opens its JPEGs as lazy images: lazy="exact", the default, and
+lazy="fast"; lazy=False is the control.
 
-Method: each loader is built once, in a process of its own (program_turn.py), from the same seeds. The processes take turns, a window
-of so many batches each, round by round: torch, exact, fast, off. A ratio is the median over rounds of the ratio of two windows of
-one round. While one is measured the others wait with full queues. The first batches of "exact" and "off" must equal torch's bit for bit.
-Memory is PSS of all processes of a loader at the end of a window; its ratio is taken of the largest of each.
-Caveats: with as many cores as workers the consumer competes with them. It drops each batch unread. Files are in the page cache.
-A rate suffers more from other processes than CPU time does; `others` is the share of the machine that they took.
+Method: each loader is built once, in a process of its own (program_turn.py), from the same seeds. The
+processes take turns, a window of so many batches each, round by round: torch, exact, fast, off. A ratio is
+the median over rounds of the ratio of two windows of one round. While one is measured the others wait with
+full queues. The first batches of "exact" and "off" must equal torch's bit for bit. Memory is PSS of all
+processes of a loader at the end of a window; its ratio is taken of the largest of each. Caveats: with as many
+cores as workers the consumer competes with them. It drops each batch unread. Files are in the page cache. A
+rate suffers more from other processes than CPU time does; `others` is the share of the machine that they
+took.
 """
 
 from __future__ import annotations
@@ -57,7 +61,8 @@ class Child:
         line = self._process.stdout.readline()
         if not line:
             raise harness.BenchError(
-                f"{self._spec.program}: the process of {self._spec.lazy} ended with status {self._process.wait()}"
+                f"{self._spec.program}: the process of {self._spec.lazy} ended with status "
+                f"{self._process.wait()}"
             )
         found: Json = json.loads(line)
         return found

@@ -1,30 +1,35 @@
-"""A packed dataset in a bucket against the same on the local disk, and against LitData, Mosaic Streaming and WebDataset on the same bucket.
+"""A packed dataset in a bucket against the same on the local disk, and against LitData, Mosaic Streaming and
+WebDataset on the same bucket.
 
     python benchmarks/bench_remote.py [--only fastload] [--rounds 5] [--save remote]
         [--litdata-python P] [--streaming-python P] [--webdataset-python P]
 
-Method: SeaweedFS on this machine; before it a TCP proxy that counts bytes and requests and adds latency or limits bandwidth. The corpus'
-photographs --times times, in 20 classes that follow each other, packed in shards of 64 MiB. Every turn is a process of its own, turns of a
-round follow each other, figures are medians over the rounds, ratios are of neighbours in a round. Loader: RandomResizedCrop(224), flip,
-batches of 64, shuffle=True, 2 threads; nothing is done with a batch.
+Method: SeaweedFS on this machine; before it a TCP proxy that counts bytes and requests and adds latency or
+limits bandwidth. The corpus' photographs --times times, in 20 classes that follow each other, packed in
+shards of 64 MiB. Every turn is a process of its own, turns of a round follow each other, figures are medians
+over the rounds, ratios are of neighbours in a round. Loader: RandomResizedCrop(224), flip, batches of 64,
+shuffle=True, 2 threads; nothing is done with a batch.
 
-- Rates: an epoch from the last batch of the one before to its own last; the first epoch from its first batch, since first batches have
-  a line of their own ("whole": from iter()). Remote at 50 ms of round trip without a limit of bandwidth, the cache empty at the start and
-  as large as the data.
-- Bytes: what passed the proxy towards the loader, headers included, over the sum of the records. A loader begins its next epoch before
-  the last batch of this one; later epochs are counted from half a second after the end of epoch 1 to the same after the last, so that
-  what was fetched early is in both.
-- CPU of fetching: process time of all threads for 100 KB, without the proxy; no decoding. fastload asks, checks, writes to its cache and
-  tells who waits; obstore alone asks and drops, by blocking calls in threads, which is its cheapest way, and awaited. From SeaweedFS with
-  signed requests, and from nginx over plain HTTP: SeaweedFS takes 1,000 us of these same two cores for 100 KB, and what is left of their
-  caches makes every client slower, a bare socket by half and obstore by its double.
-- Window: what passes the proxy, and the loader's CPU, in later epochs at c = 0.5, by a WindowSampler and shuffle=True, counted as the
-  bytes are; decoding is in the CPU of both.
-- Memory: largest resident set (VmHWM) of a process that ran three epochs, and the most anonymous memory seen in it.
+- Rates: an epoch from the last batch of the one before to its own last; the first epoch from its first batch,
+  since first batches have a line of their own ("whole": from iter()). Remote at 50 ms of round trip without a
+  limit of bandwidth, the cache empty at the start and as large as the data.
+- Bytes: what passed the proxy towards the loader, headers included, over the sum of the records. A loader
+  begins its next epoch before the last batch of this one; later epochs are counted from half a second after
+  the end of epoch 1 to the same after the last, so that what was fetched early is in both.
+- CPU of fetching: process time of all threads for 100 KB, without the proxy; no decoding. fastload asks,
+  checks, writes to its cache and tells who waits; obstore alone asks and drops, by blocking calls in threads,
+  which is its cheapest way, and awaited. From SeaweedFS with signed requests, and from nginx over plain HTTP:
+  SeaweedFS takes 1,000 us of these same two cores for 100 KB, and what is left of their caches makes every
+  client slower, a bare socket by half and obstore by its double.
+- Window: what passes the proxy, and the loader's CPU, in later epochs at c = 0.5, by a WindowSampler and
+  shuffle=True, counted as the bytes are; decoding is in the CPU of both.
+- Memory: largest resident set (VmHWM) of a process that ran three epochs, and the most anonymous memory seen
+  in it.
 
-Caveats: server, proxy and loader share the cores, so that rates of epoch 1 have in them what a bucket elsewhere would not cost here; the
-CPU of each is told apart, and the ratio of the loaders' CPU stands beside that of rates. Where other programs run, even CPU times grow:
-"others" is the share of the machine that they took. 250 photographs, listed often.
+Caveats: server, proxy and loader share the cores, so that rates of epoch 1 have in them what a bucket
+elsewhere would not cost here; the CPU of each is told apart, and the ratio of the loaders' CPU stands beside
+that of rates. Where other programs run, even CPU times grow: "others" is the share of the machine that they
+took. 250 photographs, listed often.
 """
 
 from __future__ import annotations
@@ -58,10 +63,11 @@ LINK = 50e6
 EPOCHS = 3
 SETTLE_S = 0.5
 PAGE = 4096
+# Of fetching: most us of CPU for 100 KB, and most times that of obstore alone.
 PATTERNS = {
     "ranges": (110, 1.5),
     "singles": (190, 1.4),
-}  # of fetching: most us of CPU for 100 KB, and most times that of obstore alone
+}
 MODES = {"fetch": "fastload", "obstore": "obstore alone", "awaited": "obstore alone, awaited"}
 
 
@@ -89,7 +95,8 @@ class Fastload:
         share: float = 2.0,
         **more: Any,
     ) -> Turn:
-        """One child, from the bucket or the dataset's URL at a web server; its reason ends the script if it failed."""
+        """One child, from the bucket or the dataset's URL at a web server; its reason ends the script if
+        it failed."""
         where: Json = {"source": str(self.local)}
         if not local:
             options = self.servers.direct if direct else self.servers.proxied
@@ -240,7 +247,8 @@ class Fastload:
         for round_number in range(self.arguments.rounds):
             requests: list[float] = []
             for shuffle in ("window", True):
-                # a next epoch that begins early opens most blocks of so few data, at one end of what is counted or at the other
+                # a next epoch that begins early opens most blocks of so few data, at one end of what is
+                # counted or at the other
                 pattern = "window" if shuffle == "window" else ""
                 found = self.turn(
                     "train",
@@ -370,7 +378,10 @@ def needed_by(local: Path, page: int = 1) -> int:
 
 def ranged(values: Sequence[float], digits: int) -> str:
     """Median and range."""
-    return f"{number(statistics.median(values), digits)} ({number(min(values), digits)} - {number(max(values), digits)})"
+    return (
+        f"{number(statistics.median(values), digits)} ({number(min(values), digits)} - "
+        f"{number(max(values), digits)})"
+    )
 
 
 def cached_rate(result: Json) -> float:

@@ -1,11 +1,13 @@
-"""Resize to 224 x 224 with Pillow's own arithmetic, against Pillow's resize and against the engine's, which is within 1 of it.
+"""Resize to 224 x 224 with Pillow's own arithmetic, against Pillow's resize and against the engine's, which
+is within 1 of it.
 
     python benchmarks/bench_resize.py [--rounds 15] [--save resize]
 
-Method: noise of three sizes that photographs of ImageNet have, as RGB and grey. The box changes from call to call, so that tables are made
-anew, as for random crops. In each round each of the three resizes the image some times, one after the other, in one thread; the figure is
-the median over the rounds of the CPU time of a call. Pillow makes a new image, ours write to an array that is there. The last line takes
-photographs of the corpus from their bytes to a resized crop, by Pillow and by RegionDecoder, whose bytes are the same.
+Method: noise of three sizes that photographs of ImageNet have, as RGB and grey. The box changes from call to
+call, so that tables are made anew, as for random crops. In each round each of the three resizes the image
+some times, one after the other, in one thread; the figure is the median over the rounds of the CPU time of a
+call. Pillow makes a new image, ours write to an array that is there. The last line takes photographs of the
+corpus from their bytes to a resized crop, by Pillow and by RegionDecoder, whose bytes are the same.
 """
 
 from __future__ import annotations

@@ -1,19 +1,23 @@
 """Memory, bytes and times by the size of a dataset: 10^6 to 10^9 samples, of which all can be read.
 
-    python benchmarks/bench_scale.py [--samples 1e6 1e7 1e8 1e9] [--only ranks columns resume bucket] [--save scale]
+    python benchmarks/bench_scale.py [--samples 1e6 1e7 1e8 1e9] [--only ranks columns resume bucket] [--save
+    scale]
 
-Method: the dataset is forged of one real shard of 10,000 pictures of 32 x 32 pixels. Every other shard is a hard link to it, with a section
-of its own in the sidecar, which leads to the same tables: so opening and reading do what they do with as many shards of their own, and
-the directory has all checksums of all blocks. Each rank is a process of its own; `--processes` of them run at once; figures are means.
-  ranks    processes with shard=(rank, processes) open the folder, make the first batch of 256 of an epoch, and 50 more.
-  columns  one process of "ranks", whose samples have 1, 5 and 20 labels of 8 bytes, all of which are delivered.
-  resume   after that, 6 processes go on with the epoch that 8 began: the time from load_state_dict to the first batch, and its memory.
-  bucket   nginx serves the folder by HTTP, through a proxy that counts: 8 ranks share one cache (a host), then each has its own (8 hosts).
-           "open" is what opening fetches, "first" what the first batch fetches beside that, its pictures among it.
-Memory is that beyond a process which has imported everything and read a batch of the one shard: *private* is Private_Clean and
-Private_Dirty of smaps_rollup, *shared* the Shared_ lines.
-Caveats: the page cache holds the one shard and its tables, where a real dataset of that size would be read from a disk. Processes share
-two cores, so that times of 8 are not those of a host with a core for each.
+Method: the dataset is forged of one real shard of 10,000 pictures of 32 x 32 pixels. Every other shard is a
+hard link to it, with a section of its own in the sidecar, which leads to the same tables: so opening and
+reading do what they do with as many shards of their own, and the directory has all checksums of all blocks.
+Each rank is a process of its own; `--processes` of them run at once; figures are means.
+  ranks    processes with shard=(rank, processes) open the folder, make the first batch of 256 of an epoch,
+  and 50 more. columns  one process of "ranks", whose samples have 1, 5 and 20 labels of 8 bytes, all of which
+  are delivered. resume   after that, 6 processes go on with the epoch that 8 began: the time from
+  load_state_dict to the first batch, and its memory. bucket   nginx serves the folder by HTTP, through a
+  proxy that counts: 8 ranks share one cache (a host), then each has its own (8 hosts).
+           "open" is what opening fetches, "first" what the first batch fetches beside that, its pictures
+           among it.
+Memory is that beyond a process which has imported everything and read a batch of the one shard: *private* is
+Private_Clean and Private_Dirty of smaps_rollup, *shared* the Shared_ lines.
+Caveats: the page cache holds the one shard and its tables, where a real dataset of that size would be read
+from a disk. Processes share two cores, so that times of 8 are not those of a host with a core for each.
 """
 
 from __future__ import annotations

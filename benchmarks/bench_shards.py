@@ -2,15 +2,16 @@
 
     python benchmarks/bench_shards.py [--shards 1000,4000,16000] [--only append,verify] [--save shards]
 
-Method: shards of four samples (a pixel, an int and a text), written without syncs, with one sidecar; each dataset is made once. Every
-change is made on a folder of hard links. A step is taken once for each number of shards, in this process, which may have --limit open
-files. "append as many" packs as many shards as the dataset has, --append-most at most, and syncs each. "attach" attaches as many tars of
-one photograph. Steps with "URL" go to SeaweedFS on this machine, without a proxy. "manifest of 100,000" parses and writes a manifest alone,
-of the form that `pack` writes.
-Of each step the table has milliseconds, and microseconds of this process's CPU time a shard: a step that grows faster than the shards has
-more of them where there are more shards.
-Caveats: shards are as small as they come, so that nothing but their number is seen. The disk's syncs and SeaweedFS's share of the cores are
-part of the figures, and one turn a step: a factor of 1.5 says nothing.
+Method: shards of four samples (a pixel, an int and a text), written without syncs, with one sidecar; each
+dataset is made once. Every change is made on a folder of hard links. A step is taken once for each number of
+shards, in this process, which may have --limit open files. "append as many" packs as many shards as the
+dataset has, --append-most at most, and syncs each. "attach" attaches as many tars of one photograph. Steps
+with "URL" go to SeaweedFS on this machine, without a proxy. "manifest of 100,000" parses and writes a
+manifest alone, of the form that `pack` writes. Of each step the table has milliseconds, and microseconds of
+this process's CPU time a shard: a step that grows faster than the shards has more of them where there are
+more shards. Caveats: shards are as small as they come, so that nothing but their number is seen. The disk's
+syncs and SeaweedFS's share of the cores are part of the figures, and one turn a step: a factor of 1.5 says
+nothing.
 """
 
 from __future__ import annotations

@@ -1,21 +1,25 @@
-"""Distinct classes per batch of class-sorted data, by shuffle: all samples, windows of several buffers, and two other ways to use a buffer.
+"""Distinct classes per batch of class-sorted data, by shuffle: all samples, windows of several buffers, and
+two other ways to use a buffer.
 
     python benchmarks/bench_shuffle.py [--rounds 3] [--save shuffle]
 
-Prediction: batches of shuffle="window" have the distinct classes of independent draws as soon as more blocks are open than a batch has
-samples; permuting one window after another, and drawing from a shuffle buffer, need about four and two times the buffer for the same.
-Found: for 0.95 of them at ImageNet's shape they need eight and four times the buffer.
+Prediction: batches of shuffle="window" have the distinct classes of independent draws as soon as more blocks
+are open than a batch has samples; permuting one window after another, and drawing from a shuffle buffer, need
+about four and two times the buffer for the same. Found: for 0.95 of them at ImageNet's shape they need eight
+and four times the buffer.
 
-Method: orders of indices, and nothing read. A round is an epoch with a key of its own. Shapes: ImageNet's (1,000 classes of 1,281
-samples of 110 KB), in batches of 64 and 256, and 20 classes of 200 samples of 108 KB in batches of 64. Samples are sorted by class. A
-block is 2 MiB.
-- distinct: mean number of distinct classes in a full batch. independent: what independent draws with replacement give.
-- held: samples, in MiB, that a reader holds at most if it fetches each block whole when its first sample is asked for.
-- permuted windows: blocks in random order, cut into windows of the buffer's size, each permuted. shuffle buffer: blocks in random order are
-  read into a buffer, from which samples are drawn at random.
+Method: orders of indices, and nothing read. A round is an epoch with a key of its own. Shapes: ImageNet's
+(1,000 classes of 1,281 samples of 110 KB), in batches of 64 and 256, and 20 classes of 200 samples of 108 KB
+in batches of 64. Samples are sorted by class. A block is 2 MiB.
+- distinct: mean number of distinct classes in a full batch. independent: what independent draws with
+  replacement give.
+- held: samples, in MiB, that a reader holds at most if it fetches each block whole when its first sample is
+  asked for.
+- permuted windows: blocks in random order, cut into windows of the buffer's size, each permuted. shuffle
+  buffer: blocks in random order are read into a buffer, from which samples are drawn at random.
 - order: milliseconds until the whole epoch's order is known, and until its first index is.
-Caveats: sorted data are the worst case; data that were shuffled before packing are mixed by any of these. Distinct classes in a batch say
-nothing of how batches that follow one another differ.
+Caveats: sorted data are the worst case; data that were shuffled before packing are mixed by any of these.
+Distinct classes in a batch say nothing of how batches that follow one another differ.
 """
 
 from __future__ import annotations
@@ -168,7 +172,10 @@ def measured(shape: Shape, name: str, mib: int | None, rounds: int) -> common.Js
 def shown(shape: Shape, rows: list[common.Json]) -> Table:
     """The table of a shape."""
     table = Table(
-        title=f"{shape.name}: {shape.classes:,} classes, batches of {shape.batch}; independent draws {shape.independent:.1f}"
+        title=(
+            f"{shape.name}: {shape.classes:,} classes, batches of {shape.batch}; independent draws "
+            f"{shape.independent:.1f}"
+        )
     )
     for heading in (
         "order",

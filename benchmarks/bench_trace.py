@@ -1,14 +1,17 @@
-"""The cost of a trace: a loop with one and without, and of the code that takes none in this version and in one before it.
+"""The cost of a trace: a loop with one and without, and of the code that takes none in this version and in
+one before it.
 
     python benchmarks/bench_trace.py [--rounds 21] [--before CHECKOUT] [--save trace]
 
-Method, on: in one process, one loader with persistent workers is iterated in turns, an epoch or more plain and as many under
-loader.trace(); which of the two comes first alternates from round to round, and the consumer does nothing. Two ratios a round: the CPU
-seconds a batch, of the process and its workers, and the seconds a batch, each with a trace over without. Medians over the rounds are shown
-with their 95% intervals (order statistics). Writing the file, after the loop, is shown apart.
-Method, off: the same loop without a trace, in a fresh process for each turn, by this checkout and by another (--before), in turns.
-Caveats: on a shared machine rates of neighbouring turns lie 10% apart and more; CPU time does not, and is what the targets are about. Of
-samples that take a few microseconds (integers of a Dataset of Python) an event for each is a large part: that line has no target.
+Method, on: in one process, one loader with persistent workers is iterated in turns, an epoch or more plain
+and as many under loader.trace(); which of the two comes first alternates from round to round, and the
+consumer does nothing. Two ratios a round: the CPU seconds a batch, of the process and its workers, and the
+seconds a batch, each with a trace over without. Medians over the rounds are shown with their 95% intervals
+(order statistics). Writing the file, after the loop, is shown apart. Method, off: the same loop without a
+trace, in a fresh process for each turn, by this checkout and by another (--before), in turns. Caveats: on a
+shared machine rates of neighbouring turns lie 10% apart and more; CPU time does not, and is what the targets
+are about. Of samples that take a few microseconds (integers of a Dataset of Python) an event for each is a
+large part: that line has no target.
 """
 
 from __future__ import annotations
@@ -204,8 +207,10 @@ def main() -> int:
     for row in found:
         (low, high), (least, most) = interval(row.cpu), interval(row.time)
         shown.add_row(
-            row.title, number(statistics.median(row.cpu), 4), f"{low:.4f} to {high:.4f}", number(statistics.median(row.time), 4),
-            f"{least:.4f} to {most:.4f}", f"{row.events:,}", number(row.write_s / row.events * 1e6, 1) if row.events else "",
+            row.title, number(statistics.median(row.cpu), 4), f"{low:.4f} to {high:.4f}",
+            number(statistics.median(row.time), 4),
+            f"{least:.4f} to {most:.4f}", f"{row.events:,}", number(row.write_s / row.events * 1e6,
+            1) if row.events else "",
         )  # fmt: skip
     common.console.print(shown)
     targets = [

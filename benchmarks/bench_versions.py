@@ -2,12 +2,13 @@
 
     python benchmarks/bench_versions.py [--rounds 9] [--save versions]
 
-Method: a large dataset (1,281,167 samples with an int, a float and an image of one pixel, in shards of 16 MiB) and a small one (1,000
-samples of the same fields), packed once; each change is made on a folder of hard links to one of them. In interleaved rounds 1,000 samples
-are appended to either, with --workers threads; a text column of as many rows as the large one has is read from a .csv, which is timed by
-itself, and added to it: what is left is encoding, writing, checksums and syncing; and a tenth of its samples is dropped by their indices,
-which needs opening the dataset.
-Caveats: samples are as small as they come, so that what depends on their number is seen; the disk's syncs are part of every figure.
+Method: a large dataset (1,281,167 samples with an int, a float and an image of one pixel, in shards of 16
+MiB) and a small one (1,000 samples of the same fields), packed once; each change is made on a folder of hard
+links to one of them. In interleaved rounds 1,000 samples are appended to either, with --workers threads; a
+text column of as many rows as the large one has is read from a .csv, which is timed by itself, and added to
+it: what is left is encoding, writing, checksums and syncing; and a tenth of its samples is dropped by their
+indices, which needs opening the dataset. Caveats: samples are as small as they come, so that what depends on
+their number is seen; the disk's syncs are part of every figure.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def packed(count: int) -> Path:
 
 
 def timed(path: Path, change: Callable[[Path], object]) -> float:
-    """Milliseconds of a change, which is made on a folder of hard links, so that the dataset stays as it is."""
+    """Milliseconds of a change, which is made on a folder of hard links, so that the dataset stays as it
+    is."""
     copy = path.with_suffix(".copy")
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir()

@@ -2,12 +2,13 @@
 
     python benchmarks/bench_where.py [--rounds 15] [--save where]
 
-Method: 1,281,167 samples with an int, a float and an image of one pixel, packed once. Opening reads and checks the columns and is timed
-by itself. Then in one process each condition, over two fields and the stored width, is asked --rounds times; the first call of the first
-condition imports DuckDB and Arrow and makes the connection. What is timed ends with the Subset. Every result is compared with NumPy's on
-the same columns, whose time is shown beside it: that is the floor, as it reads each column once and parses nothing.
-Caveats: the columns are memory of the process, so no disk is measured. A condition on a text field reads every record first; that is not
-measured here.
+Method: 1,281,167 samples with an int, a float and an image of one pixel, packed once. Opening reads and
+checks the columns and is timed by itself. Then in one process each condition, over two fields and the stored
+width, is asked --rounds times; the first call of the first condition imports DuckDB and Arrow and makes the
+connection. What is timed ends with the Subset. Every result is compared with NumPy's on the same columns,
+whose time is shown beside it: that is the floor, as it reads each column once and parses nothing. Caveats:
+the columns are memory of the process, so no disk is measured. A condition on a text field reads every record
+first; that is not measured here.
 """
 
 from __future__ import annotations

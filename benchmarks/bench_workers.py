@@ -8,16 +8,18 @@ Cases
     batches  whole 9.6 MB uint8 batches out of a custom collate_fn
     custom   other custom collate_fns: a dict, padded sequences, strings, nested containers, small images
     pillow   photographs decoded and cropped by Pillow: the dataset is the bottleneck, nothing may get slower
-    heavy    a few ms of CPU work a sample, and 1% of samples sleep 0.15 s more: waits per step with 2 and 4 workers
-    epochs   1,000 epochs of four small batches under persistent workers, with memory, threads and descriptors; and epochs
+    heavy    a few ms of CPU work a sample, and 1% of samples sleep 0.15 s more: waits per step with 2 and 4
+    workers epochs   1,000 epochs of four small batches under persistent workers, with memory, threads and
+    descriptors; and epochs
              that start their workers anew
     shm      large batches where /dev/shm holds 64 MB (needs root: a mount namespace)
 
-Method: each turn is a process of its own (worker_turn.py); rounds go torch, fastload, torch, fastload; a ratio is the
-median over rounds of the ratio of two turns of one round. Rates are taken inside a long epoch after 24 batches, which
-are checked for what they hold. The consumer drops each batch unread; with --read it reads it, as a copy to a device would.
-Caveats: on a machine with as many cores as workers the consumer competes with them. p99 of one turn rests on its two worst
-steps: the same samples are slow for every loader, so that turns compare, but use --rounds 3 or more for a result to keep.
+Method: each turn is a process of its own (worker_turn.py); rounds go torch, fastload, torch, fastload; a
+ratio is the median over rounds of the ratio of two turns of one round. Rates are taken inside a long epoch
+after 24 batches, which are checked for what they hold. The consumer drops each batch unread; with --read it
+reads it, as a copy to a device would. Caveats: on a machine with as many cores as workers the consumer
+competes with them. p99 of one turn rests on its two worst steps: the same samples are slow for every loader,
+so that turns compare, but use --rounds 3 or more for a result to keep.
 """
 
 from __future__ import annotations
@@ -101,7 +103,8 @@ def warn_disturbed(rows: list[harness.Measured]) -> None:
 
 
 def show(title: str, rows: list[harness.Measured], columns: dict[str, tuple[str, int]]) -> None:
-    """Prints medians of the columns, {heading: (column, digits)}, with ± where there are rounds, and the engine."""
+    """Prints medians of the columns, {heading: (column, digits)}, with ± where there are rounds, and the
+    engine."""
     made = Table(title=title)
     for heading in ("", *columns, "engine"):
         made.add_column(heading, justify="right" if heading not in ("", "engine") else "left")
@@ -224,7 +227,8 @@ def epochs_case(arguments: argparse.Namespace, rounds: int) -> Outcome:
         worst = max((turn[f"growth {kind}"] for turn in ours.turns), default=None)
         targets.append(common.Target(f"epochs: growth of {kind}", worst, 0, at_most=True, digits=0))
     memory = ours.median("growth memory")
-    # 1 MB: what bench_memory.py allows to the allocators' coming and going; a leak of 1.3 KB an epoch would show.
+    # 1 MB: what bench_memory.py allows to the allocators' coming and going; a leak of 1.3 KB an epoch would
+    # show.
     targets.append(
         common.Target(
             "epochs: growth of memory, MB", None if memory is None else memory * 1e-6, 1.0, at_most=True

@@ -1,7 +1,9 @@
-"""One turn of bench_cluster.py, in a process of its own: `python cluster_turn.py RAYLETS SOURCE OUT OPTIONS`; prints JSON.
+"""One turn of bench_cluster.py, in a process of its own: `python cluster_turn.py RAYLETS SOURCE OUT OPTIONS`;
+prints JSON.
 
-It starts a cluster of so many raylets of one CPU each, connects to it, and packs some images of SOURCE first, so that a worker process runs
-on each raylet and has imported fastload. Then it times one pack of all of SOURCE. OPTIONS are keywords of fastload.pack, as JSON.
+It starts a cluster of so many raylets of one CPU each, connects to it, and packs some images of SOURCE first,
+so that a worker process runs on each raylet and has imported fastload. Then it times one pack of all of
+SOURCE. OPTIONS are keywords of fastload.pack, as JSON.
 """
 
 from __future__ import annotations

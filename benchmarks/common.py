@@ -81,7 +81,8 @@ def corpus(given: Path | None, name: str) -> Path:
 
 
 def copies(source: Path, times: int) -> Path:
-    """A CLASS/IMAGE tree with every image of source ``times`` times, each a file of its own (a link shares its pages).
+    """A CLASS/IMAGE tree with every image of source ``times`` times, each a file of its own (a link shares
+    its pages).
 
     Kept under build/bench between runs.
     """
@@ -153,7 +154,8 @@ def write_listing(source: Path, times: int = 1) -> Path:
 
 
 def floor_turn(source: Path, modes: Sequence[str], workers: int, size: int, seconds: float) -> Any:
-    """A turn for ``interleave``: ``images_per_s`` and ``cpu_s_per_1000`` of the first mode; all under ``modes``."""
+    """A turn for ``interleave``: ``images_per_s`` and ``cpu_s_per_1000`` of the first mode; all under
+    ``modes``."""
     program = build_floor()
     listing = write_listing(source)
 

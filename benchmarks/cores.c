@@ -1,12 +1,14 @@
-/* What threads do one after the other: the queue's lock, a submission, cache lines that all write, and memory. Prints JSON.
+/* What threads do one after the other: the queue's lock, a submission, cache lines that all write, and
+ * memory. Prints JSON.
  *
  *     cores RECORD_FILE RECORD_BYTES
  *
- * turn_ns     of the pool's queue, by 1 and by 2 threads that take turns of nothing to do: lock, take, unlock, and the clock twice
- * submit_ns   CPU time of the thread that submits a batch, while 1, 8 and 64 threads sleep
- * line_ns     one addition to a word, by 1 thread, and by 2 threads to the same word: the latter, of both together
- * copy_gbs    bytes that memcpy of large buffers reads and writes a second, by 1 thread and by 2
- * read_ns     pread of a record of RECORD_BYTES at a random place of a file in the page cache, by 1 thread, and by 2: of both together
+ * turn_ns     of the pool's queue, by 1 and by 2 threads that take turns of nothing to do: lock, take,
+ * unlock, and the clock twice submit_ns   CPU time of the thread that submits a batch, while 1, 8 and 64
+ * threads sleep line_ns     one addition to a word, by 1 thread, and by 2 threads to the same word: the
+ * latter, of both together copy_gbs    bytes that memcpy of large buffers reads and writes a second, by 1
+ * thread and by 2 read_ns     pread of a record of RECORD_BYTES at a random place of a file in the page
+ * cache, by 1 thread, and by 2: of both together
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

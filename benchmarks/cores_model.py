@@ -1,21 +1,23 @@
-"""Simulation of a loader's native threads on many cores: images a second, and what ends them, from parts measured on few.
+"""Simulation of a loader's native threads on many cores: images a second, and what ends them, from parts
+measured on few.
 
 The model, in the order of a batch's way:
 
-1. The loop's thread takes batch after batch, in their order, each when it is ready, and submits another. That takes `loop_s` a batch. The
-   loop itself takes `body_s` a batch (0: it only takes batches).
+1. The loop's thread takes batch after batch, in their order, each when it is ready, and submits another. That
+   takes `loop_s` a batch. The loop itself takes `body_s` a batch (0: it only takes batches).
 2. `depth` batches are in flight: prefetch_factor for each thread, 2 unless the user says otherwise.
-3. Threads take rows of the oldest batch in turns, as csrc/engine/pool.c does: as many rows as take TURN_NS, TURN_MOST at most. A turn
-   begins under the queue's lock, held for `lock_s`.
-4. A row takes `row_s` of its thread. Of that, `line_s` is spent on cache lines that all threads write, one thread at a time: the count of
-   rows that a batch lacks, and the reference count of the shard's file in the kernel.
+3. Threads take rows of the oldest batch in turns, as csrc/engine/pool.c does: as many rows as take TURN_NS,
+   TURN_MOST at most. A turn begins under the queue's lock, held for `lock_s`.
+4. A row takes `row_s` of its thread. Of that, `line_s` is spent on cache lines that all threads write, one
+   thread at a time: the count of rows that a batch lacks, and the reference count of the shard's file in the
+   kernel.
 5. The rows of all threads move `row_bytes` through memory, at `memory` bytes a second together.
-6. There are `cores` cores. The loop's thread and `threads` threads share them, first come, first served. Unless given there are as many
-   threads as cores beside the loop's, and one at least.
+6. There are `cores` cores. The loop's thread and `threads` threads share them, first come, first served.
+   Unless given there are as many threads as cores beside the loop's, and one at least.
 
-Left out: NUMA and other sockets, boost clocks that fall as more cores work, hyperthreads (a core is a whole one), caches that threads
-share, disks, and the training itself. The closed form gives a bound for each part by itself; the simulation is never above the least of
-them.
+Left out: NUMA and other sockets, boost clocks that fall as more cores work, hyperthreads (a core is a whole
+one), caches that threads share, disks, and the training itself. The closed form gives a bound for each part
+by itself; the simulation is never above the least of them.
 """
 
 from __future__ import annotations
@@ -118,7 +120,8 @@ class _Run(Events):
         self.ends: list[float] = []  # times at which the loop was done with each batch
 
     def rate(self) -> float:
-        """Images a second between a third of the batches and the last one that is submitted while as many are in flight."""
+        """Images a second between a third of the batches and the last one that is submitted while as many
+        are in flight."""
         for _ in range(min(self.batches, self.m.prefetch_factor * self.m.workers)):
             self._submit()
         self.run()
@@ -196,5 +199,6 @@ class _Run(Events):
 
 
 def rate(machine: Machine, batches: int = 0) -> float:
-    """Simulated images a second. `batches`: of the run; 0: six times as many as are in flight, and 60 at least."""
+    """Simulated images a second. `batches`: of the run; 0: six times as many as are in flight, and 60 at
+    least."""
     return _Run(machine, batches or max(60, 6 * machine.prefetch_factor * machine.workers)).rate()

@@ -1,28 +1,34 @@
-/* decode: fl_jpeg_baseline, with and without the entropy index and the resize, against libjpeg-turbo on the same files and boxes, turn by turn.
+/* decode: fl_jpeg_baseline, with and without the entropy index and the resize, against libjpeg-turbo on the
+ * same files and boxes, turn by turn.
  *
- *   cc -O3 -std=gnu11 -ffp-contract=off -Icsrc -o decode benchmarks/decode.c benchmarks/decode_modes.c benchmarks/floor_decode.c \
- *       $(find csrc -name '*.c') $(pkg-config --cflags --libs libjpeg libturbojpeg libwebp libdeflate lmdb zlib) -lm -lpthread
+ *   cc -O3 -std=gnu11 -ffp-contract=off -Icsrc -o decode benchmarks/decode.c benchmarks/decode_modes.c
+ *   benchmarks/floor_decode.c \
+ *       $(find csrc -name '*.c') $(pkg-config --cflags --libs libjpeg libturbojpeg libwebp libdeflate lmdb
+ *       zlib) -lm -lpthread
  *   ./decode LIST SIZE EVERY SECONDS SEED THREADS[,THREADS...] MODE...
  *
- * LIST is a text file of paths, one a line; every file is read into RAM and its index made first. A file that fl_jpeg_baseline refuses is an
- * error, and so are other pixels than TurboJPEG's, which are looked for when turbojpeg and full are both measured. A round draws new
- * boxes, then decodes all files once in each mode with each number of threads, one after the other; the first round warms up and the
- * others run until SECONDS have gone by. Threads have decoders of their own, kept from pass to pass, and take the next picture that
+ * LIST is a text file of paths, one a line; every file is read into RAM and its index made first. A file that
+ * fl_jpeg_baseline refuses is an error, and so are other pixels than TurboJPEG's, which are looked for when
+ * turbojpeg and full are both measured. A round draws new boxes, then decodes all files once in each mode
+ * with each number of threads, one after the other; the first round warms up and the others run until SECONDS
+ * have gone by. Threads have decoders of their own, kept from pass to pass, and take the next picture that
  * nobody has taken.
- *   floor          floor.c's region: a RandomResizedCrop box at the smallest DCT scale that keeps it >= SIZE; not resized
- *   crop           the same box and scale by fl_jpeg_baseline with the index (as packing makes it, or with EVERY a mark at every EVERY MCUs of
+ *   floor          floor.c's region: a RandomResizedCrop box at the smallest DCT scale that keeps it >= SIZE;
+ *   not resized crop           the same box and scale by fl_jpeg_baseline with the index (as packing makes
+ *   it, or with EVERY a mark at every EVERY MCUs of
  *                  a row), resized to SIZE x SIZE as the loader does it (bilinear, antialiased)
  *   crop_unmarked  the same without the index
  *   region         crop without the resize
- *   turbojpeg      the whole image: tjDecompress2, TJPF_RGB, no flags, which is the accurate DCT and fancy upsampling
- *   full           the whole image by fl_jpeg_baseline without the index
+ *   turbojpeg      the whole image: tjDecompress2, TJPF_RGB, no flags, which is the accurate DCT and fancy
+ *   upsampling full           the whole image by fl_jpeg_baseline without the index
  *   centre         Resize(SIZE * 8 / 7) + CenterCrop(SIZE), with the index, resized
  *   floor_centre   libjpeg-turbo's region decode of the box that centre decodes, at its scale; not resized
  *   walk, index    fl_jpeg_entropy's walk over the whole file; the same with an index made
  *   crop_dct, centre_dct, full_dct   crop, centre and full of the picture in the DCT form
  *   encode_dct     the DCT form made of the file, read again and compared
- * One line of JSON on stdout: {"images": n, "jpeg_bytes": n, "index_bytes": n, "dct_bytes": n, "rounds": [[[wall_s, cpu_s] for each mode] for each
- * number of threads] for each round}. cpu_s is the sum of the threads' own CPU times. Exit status 1 and a line on stderr on any failure.
+ * One line of JSON on stdout: {"images": n, "jpeg_bytes": n, "index_bytes": n, "dct_bytes": n, "rounds":
+ * [[[wall_s, cpu_s] for each mode] for each number of threads] for each round}. cpu_s is the sum of the
+ * threads' own CPU times. Exit status 1 and a line on stderr on any failure.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -79,7 +79,8 @@ static void make_index(worker *w, const sample *s, const uint8_t **index, size_t
         floor_die("refused by fl_jpeg_entropy's walk", p->path);
 }
 
-/* As the pipeline does: the part of a side of `size` pixels that target columns from `from` on need, when the side becomes `resized`. */
+/* As the pipeline does: the part of a side of `size` pixels that target columns from `from` on need, when the
+ * side becomes `resized`. */
 static void needed(uint32_t size, uint32_t resized, uint32_t from, uint32_t target, int eighths,
                    uint32_t *start, uint32_t *extent) {
     double scale = (double)size / resized;
@@ -135,7 +136,8 @@ static fl_view decode(worker *w, const sample *s, fl_box box, int eighths, sourc
     return view;
 }
 
-/* Resizes the box of the view that the spec names into the sink; the window starts where the spec says and is as large as the sink. */
+/* Resizes the box of the view that the spec names into the sink; the window starts where the spec says and is
+ * as large as the sink. */
 static void resize(worker *w, const fl_view *view, fl_resize_spec spec) {
     fl_error err;
     fl_sink sink = {

@@ -1,4 +1,5 @@
-"""Data for bench_fields.py: photographs with objects in COCO's layout, and pairs of photographs with a 16-bit mask."""
+"""Data for bench_fields.py: photographs with objects in COCO's layout, and pairs of photographs with a
+16-bit mask."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def size_of(path: Path) -> tuple[int, int]:
 
 
 def write_coco(source: Path, out: Path, *, outlines: bool = True) -> Path:
-    """A folder with train2017/ and annotations/instances_train2017.json: each photograph with objects, and ellipses as their outlines."""
+    """A folder with train2017/ and annotations/instances_train2017.json: each photograph with objects, and
+    ellipses as their outlines."""
     (out / "annotations").mkdir(parents=True, exist_ok=True)
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -65,7 +67,8 @@ def _ellipse(rng: np.random.Generator, width: int, height: int) -> npt.NDArray[n
 
 
 class Pairs:
-    """A source of (image, second, mask): two photographs, and 16-bit labels as large as the first, in blocks of 16 pixels."""
+    """A source of (image, second, mask): two photographs, and 16-bit labels as large as the first, in
+    blocks of 16 pixels."""
 
     title, classes, concurrent = "pairs", None, True
 

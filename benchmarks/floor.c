@@ -3,14 +3,18 @@
  *   cc -O2 -o floor floor.c floor_decode.c -ljpeg -lpthread -lm
  *   ./floor LIST THREADS SIZE SECONDS SEED MODE...
  *
- * LIST is a text file of paths, one a line; every file is read into RAM first. For each MODE one unmeasured pass over all images
- * warms up, then whole passes run until SECONDS have gone by. Nothing is resized, nothing is read from disk, nothing is collated.
+ * LIST is a text file of paths, one a line; every file is read into RAM first. For each MODE one unmeasured
+ * pass over all images warms up, then whole passes run until SECONDS have gone by. Nothing is resized,
+ * nothing is read from disk, nothing is collated.
  *   full      the whole image to RGB, accurate DCT, fancy upsampling: what most loaders pay
- *   region    a RandomResizedCrop box (area 0.08..1, ratio 3/4..4/3), drawn anew for each pass; the smallest DCT scale of
- *             1/8 1/4 1/2 1 that keeps the box >= SIZE; crop_scanline, skip_scanlines, stop after the box's last row
+ *   region    a RandomResizedCrop box (area 0.08..1, ratio 3/4..4/3), drawn anew for each pass; the smallest
+ *   DCT scale of
+ *             1/8 1/4 1/2 1 that keeps the box >= SIZE; crop_scanline, skip_scanlines, stop after the box's
+ *             last row
  *   entropy   Huffman decoding of the whole image alone
- * One line of JSON on stdout: {"images": n, "threads": n, "region": {"images_per_s": x, "cpu_us": x, "passes": n}, ...}
- * cpu_us is the process's CPU time for one image. Exit status 1 and a line on stderr when a file cannot be read or decoded.
+ * One line of JSON on stdout: {"images": n, "threads": n, "region": {"images_per_s": x, "cpu_us": x,
+ * "passes": n}, ...} cpu_us is the process's CPU time for one image. Exit status 1 and a line on stderr when
+ * a file cannot be read or decoded.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* floor_decode: what floor.c and decode.c share: files in RAM, random boxes, and libjpeg-turbo's own way of decoding a box. */
+/* floor_decode: what floor.c and decode.c share: files in RAM, random boxes, and libjpeg-turbo's own way of
+ * decoding a box. */
 #ifndef FLOOR_DECODE_H
 #define FLOOR_DECODE_H
 
@@ -30,8 +31,8 @@ void floor_unload(picture *pictures, size_t count);
 floor_decoder *floor_create(void);
 void floor_free(floor_decoder *decoder);
 
-/* Decodes the whole picture, its entropy-coded data alone, or the box at the DCT scale eighths/8; box and eighths are those of
- * FLOOR_REGION. Nothing is kept. */
+/* Decodes the whole picture, its entropy-coded data alone, or the box at the DCT scale eighths/8; box and
+ * eighths are those of FLOOR_REGION. Nothing is kept. */
 void floor_decode(floor_decoder *decoder, const picture *p, floor_kind kind, const floor_box *box,
                   unsigned eighths);
 

@@ -1,4 +1,5 @@
-"""Use of a device during a turn: the share of the time in which it works, and time between points of its current stream."""
+"""Use of a device during a turn: the share of the time in which it works, and time between points of its
+current stream."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Clock:
 
 
 class Sampler:
-    """Context manager that asks NVML every 20 ms how busy a CUDA device is. NVML's figure is of its last sixth of a second or more."""
+    """Context manager that asks NVML every 20 ms how busy a CUDA device is. NVML's figure is of its last
+    sixth of a second or more."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -56,9 +58,8 @@ class Sampler:
             self._thread.join()
 
     def _sample(self) -> None:
-        with contextlib.suppress(
-            Exception
-        ):  # without nvidia-ml-py, or where the driver does not tell, nothing is known
+        # Without nvidia-ml-py, or where the driver does not tell, nothing is known.
+        with contextlib.suppress(Exception):
             while not self._stop.wait(SAMPLE_S):
                 self._shares.append(torch.cuda.utilization(self._device) / 100)
 

@@ -1,32 +1,41 @@
-"""Simulation of hosts that train from one bucket: the events of a small epoch with the ranks, rates and rules of a large one.
+"""Simulation of hosts that train from one bucket: the events of a small epoch with the ranks, rates and rules
+of a large one.
 
 The model, with what it assumes, in the order of a request's way:
 
-1. Training. R ranks on each of H hosts go in lockstep, as under DDP: step k begins when step k - 1 has ended and every rank has batch k. A
-   step takes batch / rate seconds on each. Decoding takes no time: a batch is ready when the bytes of its last sample are there.
-2. Orders. "shuffle" and "huge": rank r has the places r, r + HR, ... of a random permutation. "window": each rank has its stretch of
-   blocks, by fastload's own WindowOrder, or with `keep` by WindowSampler(hosts=H), where a host has the same part in every epoch. Samples
-   have one size, and no sample is two ranks' in one epoch.
-3. Ahead of the loop, `depth` batches and 32 MiB of samples are asked for (READ_AHEAD_BYTES of fastload.engines.threads.engine).
-4. A process asks for one sample at a time, in its order, or for a range as fastload.remote.fetcher makes it: neighbours that its own pass
-   needs, within a block of 2 MiB, or 4 MiB of open blocks of a window, where the credit and Pace (fastload's own class) allow it. At most
-   96 requests and 16 MiB are on their way.
-5. A host's cache is shared by its ranks, holds the share c of the data, and drops nothing. Its disk is fast enough.
-6. The store answers after a lognormal time, given by its median and 99th percentile, sends one body at `stream` bytes a second, and all
-   bodies together at `store_bytes` a second. It takes `store_requests` a second, and `burst` seconds of them at once after a pause. A
-   request beyond that gets 503, after a time of the same distribution. The store never raises its limit; S3 does, within some time.
-7. After 503 a process sends one request at a time, after pauses that double from 1 s to 16 s, until one is answered. Each request pauses by
-   the same rule itself, and fails after `timeout`. In fastload that ends the training; here it is counted, and the sample is given.
+1. Training. R ranks on each of H hosts go in lockstep, as under DDP: step k begins when step k - 1 has ended
+   and every rank has batch k. A step takes batch / rate seconds on each. Decoding takes no time: a batch is
+   ready when the bytes of its last sample are there.
+2. Orders. "shuffle" and "huge": rank r has the places r, r + HR, ... of a random permutation. "window": each
+   rank has its stretch of blocks, by fastload's own WindowOrder, or with `keep` by WindowSampler(hosts=H),
+   where a host has the same part in every epoch. Samples have one size, and no sample is two ranks' in one
+   epoch.
+3. Ahead of the loop, `depth` batches and 32 MiB of samples are asked for (READ_AHEAD_BYTES of
+   fastload.engines.threads.engine).
+4. A process asks for one sample at a time, in its order, or for a range as fastload.remote.fetcher makes it:
+   neighbours that its own pass needs, within a block of 2 MiB, or 4 MiB of open blocks of a window, where the
+   credit and Pace (fastload's own class) allow it. At most 96 requests and 16 MiB are on their way.
+5. A host's cache is shared by its ranks, holds the share c of the data, and drops nothing. Its disk is fast
+   enough.
+6. The store answers after a lognormal time, given by its median and 99th percentile, sends one body at
+   `stream` bytes a second, and all bodies together at `store_bytes` a second. It takes `store_requests` a
+   second, and `burst` seconds of them at once after a pause. A request beyond that gets 503, after a time of
+   the same distribution. The store never raises its limit; S3 does, within some time.
+7. After 503 a process sends one request at a time, after pauses that double from 1 s to 16 s, until one is
+   answered. Each request pauses by the same rule itself, and fails after `timeout`. In fastload that ends the
+   training; here it is counted, and the sample is given.
 8. A host's link is one queue for its ranks. The links of some hosts (stragglers) are slower.
 9. Left out: TCP and TLS, opening the dataset, the early beginning of the next epoch, failures other than 503.
 
-How it is scaled. Of many hosts some are simulated (16 unless told otherwise), with their share of the store's limits; a step then waits for
-the slowest of fewer ranks. Each rank has some dozens of steps instead of an epoch of the dataset, and a window's buffer has `buffer`
-blocks instead of 1 GiB. Shares stay: of the data that a host reads in an epoch (1/H), that its cache holds (c), and that a rank needs of a
-block. So requests and bytes of a sample, and the time of a step, are those of the dataset, and an epoch of it takes as many times longer as
-it has more samples. The time of a step, and the bytes of a request, are those of the middle of the steps, where as much is asked for ahead
-at the beginning as at the end: how an epoch starts and ends weighs more in a small one. Where steps
-wait, and less comes in that time than they use, they live on what came before: their time is then that in which as much comes.
+How it is scaled. Of many hosts some are simulated (16 unless told otherwise), with their share of the store's
+limits; a step then waits for the slowest of fewer ranks. Each rank has some dozens of steps instead of an
+epoch of the dataset, and a window's buffer has `buffer` blocks instead of 1 GiB. Shares stay: of the data
+that a host reads in an epoch (1/H), that its cache holds (c), and that a rank needs of a block. So requests
+and bytes of a sample, and the time of a step, are those of the dataset, and an epoch of it takes as many
+times longer as it has more samples. The time of a step, and the bytes of a request, are those of the middle
+of the steps, where as much is asked for ahead at the beginning as at the end: how an epoch starts and ends
+weighs more in a small one. Where steps wait, and less comes in that time than they use, they live on what
+came before: their time is then that in which as much comes.
 """
 
 from __future__ import annotations
@@ -50,8 +59,9 @@ from fastload.store.groups import GROUP_BYTES
 
 ORDERS = ("shuffle", "huge", "window")
 S3_REQUESTS = 5500
-"""GET requests a second that S3 takes at least of each partitioned prefix: "Best practices design patterns: optimizing Amazon S3
-performance", https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html."""
+"""GET requests a second that S3 takes at least of each partitioned prefix: "Best practices design patterns:
+optimizing Amazon S3 performance",
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html."""
 ENOUGH = 1.01
 """Steps that take longer than they compute by this factor have waited."""
 BIN_S = 0.25
@@ -69,7 +79,8 @@ class Scenario:
         hosts, ranks: hosts, and ranks on each.
         simulated: hosts that are simulated; 0: SIMULATED of them, or all of fewer.
         order: "shuffle", "huge" or "window".
-        keep: whether each host keeps its part of the data in all epochs, by WindowSampler(hosts=); for "window".
+        keep: whether each host keeps its part of the data in all epochs, by WindowSampler(hosts=); for
+            "window".
         cache: share c of the data that each host's cache may hold.
         filled: whether the caches are full when the first epoch begins.
         dataset_bytes: of the data; epochs are scaled to it.
@@ -130,7 +141,8 @@ class Scenario:
             raise ValueError("keep is for order=window, and for caches that the epochs themselves fill")
         if self.sample_bytes < GROUP_BYTES:
             raise ValueError(
-                f"samples of {self.sample_bytes} bytes: those below {GROUP_BYTES} come in groups, which is not simulated"
+                f"samples of {self.sample_bytes} bytes: those below {GROUP_BYTES} come in groups, "
+                "which is not simulated"
             )
 
     @property
@@ -190,7 +202,8 @@ class Scenario:
 
 SIMULATED = 16
 STEPS = {"shuffle": 6, "huge": 6, "window": 9}
-"""Steps of a simulated epoch, in times of what is asked for ahead: an order of single samples has 19 times as many requests."""
+"""Steps of a simulated epoch, in times of what is asked for ahead: an order of single samples has 19 times
+as many requests."""
 
 
 @dataclass(frozen=True)
@@ -339,9 +352,8 @@ class _Pass(Events):
         self.place: list[int] = place.tolist()
         self.state = bytearray(self.count)  # of each sample: 1 on its way, 2 there
         self.blocks = -(-self.count // scenario.block)
-        self.opened = (
-            bytearray(self.blocks * len(orders)) if scenario.order == "window" else None
-        )  # by rank and block
+        # By rank and block.
+        self.opened = bytearray(self.blocks * len(orders)) if scenario.order == "window" else None
         self.ranks = [
             _Rank(n, n // scenario.ranks, order.tolist(), self.steps) for n, order in enumerate(orders)
         ]
@@ -488,12 +500,12 @@ class _Pass(Events):
         return 2 * rank.finished >= unused or (begun and rank.pace.large_is_better())
 
     def _range(self, rank: _Rank, unit: int) -> tuple[int, int, bool]:
-        """First and last sample of the request for one, and whether the cache has room for them; that is taken."""
+        """First and last sample of the request for one, and whether the cache has room for them; that is
+        taken."""
         host, size, blocks = rank.host, self.s.sample_bytes, self.window
         rank.full = rank.full or self.room[host] < 1
-        if not blocks and self._is_lonely(
-            rank.number, unit
-        ):  # the usual case of many ranks, and soon answered
+        # The usual case of many ranks, and soon answered.
+        if not blocks and self._is_lonely(rank.number, unit):
             self.room[host] -= not rank.full
             return unit, unit, not rank.full
         large = (blocks or not rank.full) and self._may_be_large(rank)

@@ -1,6 +1,8 @@
-"""The child process of bench_hosts.py: one rank that trains from a bucket: ``python hosts_rank.py SPEC``, with SPEC as JSON.
+"""The child process of bench_hosts.py: one rank that trains from a bucket: ``python hosts_rank.py SPEC``,
+with SPEC as JSON.
 
-It says "opened", and "epoch" after each epoch, and waits for an answer after each: meanwhile the parent reads what the proxy has counted.
+It says "opened", and "epoch" after each epoch, and waits for an answer after each: meanwhile the parent reads
+what the proxy has counted.
 """
 
 from __future__ import annotations

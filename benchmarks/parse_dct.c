@@ -1,17 +1,21 @@
-/* parse_dct: coefficients from Huffman codes against coefficients from the DCT form, nothing else: no inverse DCT, no pixels.
+/* parse_dct: coefficients from Huffman codes against coefficients from the DCT form, nothing else: no inverse
+ * DCT, no pixels.
  *
- *   cc -O3 -std=gnu11 -ffp-contract=off -Icsrc -o parse_dct benchmarks/parse_dct.c benchmarks/floor_decode.c $(find csrc -name '*.c') \
+ *   cc -O3 -std=gnu11 -ffp-contract=off -Icsrc -o parse_dct benchmarks/parse_dct.c benchmarks/floor_decode.c
+ *   $(find csrc -name '*.c') \
  *       $(pkg-config --cflags --libs libjpeg libwebp libdeflate lmdb zlib) -lm -lpthread
  *   ./parse_dct LIST ROUNDS
  *
- * LIST is a text file of paths, one a line; every file is read into RAM and converted first. A round goes through all files once in each mode:
- *   huffman           fl_jpeg_baseline's reading of a whole scan, one stream, stuffed bytes removed on the way
- *   avx512, avx2      the form, two strips side by side, with these instructions and pdep; left out where the CPU lacks them
- *   lanes, neon       the same without pdep: AVX2, NEON
+ * LIST is a text file of paths, one a line; every file is read into RAM and converted first. A round goes
+ * through all files once in each mode:
+ *   huffman           fl_jpeg_baseline's reading of a whole scan, one stream, stuffed bytes removed on the
+ *   way avx512, avx2      the form, two strips side by side, with these instructions and pdep; left out where
+ *   the CPU lacks them lanes, neon       the same without pdep: AVX2, NEON
  *   bmi2, plain       without vectors; without any later instruction
  *   pass, dc          the form's AC planes passed over; its DC coefficients alone
- * One line of JSON on stdout: {"files": n, "stay": n, "jpeg_bytes": n, "dct_bytes": n, "index_bytes": n, "rounds": [{mode: ns a block}]}, of
- * the thread's CPU time. The bytes are those of the files that have a form. Exit status 1 and a line on stderr on any failure.
+ * One line of JSON on stdout: {"files": n, "stay": n, "jpeg_bytes": n, "dct_bytes": n, "index_bytes": n,
+ * "rounds": [{mode: ns a block}]}, of the thread's CPU time. The bytes are those of the files that have a
+ * form. Exit status 1 and a line on stderr on any failure.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

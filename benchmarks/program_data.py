@@ -1,8 +1,10 @@
-"""The data parts of well-known training programs, as bench_programs.py measures them: a Dataset, its steps, a collate function.
+"""The data parts of well-known training programs, as bench_programs.py measures them: a Dataset, its steps, a
+collate function.
 
-Each has the steps, sizes and probabilities of its original, written here anew. Where the original has torchvision's ImageFolder, a
-class of the program's own stands in its place, with the same files, as in a program that keeps its own list of them: otherwise
-FastLoader would read the files by native threads, which bench_in_place.py measures.
+Each has the steps, sizes and probabilities of its original, written here anew. Where the original has
+torchvision's ImageFolder, a class of the program's own stands in its place, with the same files, as in a
+program that keeps its own list of them: otherwise FastLoader would read the files by native threads, which
+bench_in_place.py measures.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def floats() -> list[Any]:
 
 
 def reference_train(root: Path) -> Any:
-    """ClassificationPresetTrain of torchvision's references, without AutoAugment and RandomErasing, which are options of it."""
+    """ClassificationPresetTrain of torchvision's references, without AutoAugment and RandomErasing, which
+    are options of it."""
     steps = [
         transforms.RandomResizedCrop(224, interpolation=InterpolationMode.BILINEAR, antialias=True),
         transforms.RandomHorizontalFlip(0.5),
@@ -111,7 +114,8 @@ class Solarize:
 
 
 class Crops:
-    """DINO's two global and eight local crops of an image; with `colours` its colour steps, else crop, flip and tensor alone."""
+    """DINO's two global and eight local crops of an image; with `colours` its colour steps, else crop,
+    flip and tensor alone."""
 
     def __init__(self, colours: bool) -> None:
         self.views = [
@@ -143,7 +147,8 @@ def dino(colours: bool) -> Callable[[Path], Any]:
 
 
 class TwoViews:
-    """SimCLR's two views of an image: crop, flip, strong colours, grey, a blur in place of OpenCV's, tensor."""
+    """SimCLR's two views of an image: crop, flip, strong colours, grey, a blur in place of OpenCV's,
+    tensor."""
 
     def __init__(self) -> None:
         jitter = transforms.ColorJitter(0.8, 0.8, 0.8, 0.2)
@@ -185,7 +190,8 @@ class Preprocess:
 
 
 def hugging_face(root: Path) -> Any:
-    """A `datasets.Dataset` whose images are bytes in an Arrow file, as on the Hub, with a function as its transform."""
+    """A `datasets.Dataset` whose images are bytes in an Arrow file, as on the Hub, with a function as its
+    transform."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -197,9 +203,8 @@ def hugging_face(root: Path) -> Any:
             "label": [label for _, label in files],
         }
         features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
-        made = arrow.with_name(
-            f"{arrow.name}-{os.getpid()}"
-        )  # four processes begin at once, and a mapped file may not change
+        # Four processes begin at once, and a mapped file may not change.
+        made = arrow.with_name(f"{arrow.name}-{os.getpid()}")
         datasets.Dataset.from_dict(columns, features=features).save_to_disk(made)
         with suppress(OSError):  # another one was first
             made.rename(arrow)
@@ -216,7 +221,8 @@ def collate_hugging_face(examples: list[dict[str, Any]]) -> dict[str, torch.Tens
 
 
 class Signals(Dataset[torch.Tensor]):
-    """No images: rows of 16,384 floats with noise, their spectrum taken by NumPy, about a quarter of a millisecond of work each."""
+    """No images: rows of 16,384 floats with noise, their spectrum taken by NumPy, about a quarter of a
+    millisecond of work each."""
 
     def __init__(self) -> None:
         self.rows = np.random.default_rng(3).standard_normal((64, 1 << 14))
@@ -237,7 +243,8 @@ def collate_timm(samples: Any) -> Any:
 
 
 class Program(NamedTuple):
-    """One program: its title, how its dataset is made of a folder, the part of the corpus, the size of a batch, and what collates.
+    """One program: its title, how its dataset is made of a folder, the part of the corpus, the size of a
+    batch, and what collates.
 
     Attributes:
         exact, fast: least rates over torch's DataLoader with lazy="exact" and "fast"; None: as it comes out.

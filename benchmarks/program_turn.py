@@ -1,7 +1,9 @@
-"""The child process of bench_programs.py: ``python program_turn.py SPEC`` builds one loader, and measures a window for each line it reads.
+"""The child process of bench_programs.py: ``python program_turn.py SPEC`` builds one loader, and measures a
+window for each line it reads.
 
-It prints a line of JSON for the loader, and one for each window. Between windows it does nothing: a window ends when the workers have
-filled their queues again, so that the children of other loaders, which wait meanwhile, take no CPU time from the one that is measured.
+It prints a line of JSON for the loader, and one for each window. Between windows it does nothing: a window
+ends when the workers have filled their queues again, so that the children of other loaders, which wait
+meanwhile, take no CPU time from the one that is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ SETTLE_S = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One loader. ``lazy``: "torch" for torch's DataLoader, else FastLoader's argument, with "off" for False."""
+    """One loader. ``lazy``: "torch" for torch's DataLoader, else FastLoader's argument, with "off" for
+    False."""
 
     program: str
     lazy: str
@@ -78,7 +81,8 @@ def settle() -> None:
 
 
 def window(spec: Spec, iterator: Iterator[Any]) -> Json:
-    """Images a second and CPU time an image of a window, the memory at its end, and what other processes took of the machine."""
+    """Images a second and CPU time an image of a window, the memory at its end, and what other processes
+    took of the machine."""
     program = program_data.PROGRAMS[spec.program]
     for _ in range(WARM):
         next(iterator)

@@ -1,4 +1,5 @@
-"""Lines of JSON that a turn of bench_remote.py, a process of its own, writes to its parent; without fastload, which peers do not have."""
+"""Lines of JSON that a turn of bench_remote.py, a process of its own, writes to its parent; without
+fastload, which peers do not have."""
 
 from __future__ import annotations
 

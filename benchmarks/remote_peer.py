@@ -1,9 +1,11 @@
-"""The child process of bench_remote.py for other libraries, run by the Python of each: ``python remote_peer.py SPEC``.
+"""The child process of bench_remote.py for other libraries, run by the Python of each: ``python
+remote_peer.py SPEC``.
 
-It makes a library's dataset of a CLASS/IMAGE tree, or trains from one in a bucket, and speaks as remote_turn.py does. It imports no
-fastload. Every library gets the files' own JPEG bytes in chunks or shards of 16 MB: with their default of 64 MB a cache of half of so
-small a dataset is refused by one, and another stands still in it. The transform is the same for all: Pillow's decoder, torchvision's
-RandomResizedCrop(224) written out, a flip, uint8.
+It makes a library's dataset of a CLASS/IMAGE tree, or trains from one in a bucket, and speaks as
+remote_turn.py does. It imports no fastload. Every library gets the files' own JPEG bytes in chunks or shards
+of 16 MB: with their default of 64 MB a cache of half of so small a dataset is refused by one, and another
+stands still in it. The transform is the same for all: Pillow's decoder, torchvision's RandomResizedCrop(224)
+written out, a flip, uint8.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def make_litdata(tree: Path, out: Path) -> None:
 
 
 def load_litdata(spec: Json) -> Any:
-    """StreamingDataset in StreamingDataLoader; obstore is installed beside, and allowed plain HTTP, which LitData does not do."""
+    """StreamingDataset in StreamingDataLoader; obstore is installed beside, and allowed plain HTTP, which
+    LitData does not do."""
     import litdata
     from litdata.streaming import downloader
 

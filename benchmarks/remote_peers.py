@@ -1,7 +1,8 @@
 """The half of bench_remote.py that compares: fastload and other libraries on one bucket, behind one proxy.
 
-In each round, each in processes of their own and in turn: two epochs with room for all in the cache, two with room for half of the data,
-and the first batch on a link of 50 MB/s. What does not end within its limit is shown as such, with what it had fetched by then.
+In each round, each in processes of their own and in turn: two epochs with room for all in the cache, two with
+room for half of the data, and the first batch on a link of 50 MB/s. What does not end within its limit is
+shown as such, with what it had fetched by then.
 """
 
 from __future__ import annotations
@@ -209,7 +210,10 @@ class Comparison:
     def show(self) -> None:
         """The table: medians over the rounds."""
         shown = Table(
-            title="1: epoch 1, room for all; 2: epoch 2, room for half of the data; bytes and disk / the records"
+            title=(
+                "1: epoch 1, room for all; 2: epoch 2, room for half of the data; bytes and disk / the "
+                "records"
+            )
         )
         headings = (
             "1: images/s",

@@ -33,7 +33,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system CPU seconds of a process, all its threads, and of its children that ended; 0 where it is gone."""
+    """User and system CPU seconds of a process, all its threads, and of its children that ended; 0 where
+    it is gone."""
     try:
         fields = (
             Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
@@ -87,7 +88,8 @@ class Servers:
         self._proxy.set(round_trip, bandwidth)
 
     def counted(self) -> Json:
-        """Bytes and requests that passed the proxy so far, CPU seconds of proxy, server and the whole machine, and the time."""
+        """Bytes and requests that passed the proxy so far, CPU seconds of proxy, server and the whole
+        machine, and the time."""
         found = self._proxy.counts()
         return {
             "down": found["down"],
@@ -128,7 +130,8 @@ class Turn:
         return {name: after[name] - before[name] for name in after}
 
     def others(self, first: int, last: int) -> float:
-        """Share of the machine that programs other than the child, proxy and server took between two events."""
+        """Share of the machine that programs other than the child, proxy and server took between two
+        events."""
         spent = self.between(first, last)
         mine = spent["child_cpu_s"] + spent["proxy_cpu_s"] + spent["server_cpu_s"]
         return max(0.0, (spent["busy_s"] - mine) / spent["at_s"] / (os.cpu_count() or 1))
@@ -145,7 +148,8 @@ def take(
     limit: float = LIMIT_S,
     environment: Mapping[str, str] = {},
 ) -> Turn:
-    """Runs a child that speaks as remote_turn.py does; it and its own children are killed after `limit` seconds."""
+    """Runs a child that speaks as remote_turn.py does; it and its own children are killed after `limit`
+    seconds."""
     root = str(Path(fastload.__path__[0]).parent)
     values = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", **environment}
     events = [("start", {**servers.counted(), "child_cpu_s": 0.0, "cached": 0})]

@@ -1,10 +1,12 @@
 """The child process of bench_remote.py for fastload: ``python remote_turn.py SPEC`` takes one turn.
 
-It speaks in lines of JSON. Before each line it has done what the line says, and after an event ("opened", "epoch") it waits for an answer:
-meanwhile the parent reads what the proxy and the server have counted. The last line is the turn's result.
+It speaks in lines of JSON. Before each line it has done what the line says, and after an event ("opened",
+"epoch") it waits for an answer: meanwhile the parent reads what the proxy and the server have counted. The
+last line is the turn's result.
 
-Clocks. "open_s" and "first_s" begin when the dataset is made, after `import torch, fastload`; importing obstore is in them. An epoch's time
-begins with the last batch of the epoch before it, the first one's with iter(). CPU is this process's, all threads.
+Clocks. "open_s" and "first_s" begin when the dataset is made, after `import torch, fastload`; importing
+obstore is in them. An epoch's time begins with the last batch of the epoch before it, the first one's with
+iter(). CPU is this process's, all threads.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Spec:
         cache_size: of it, bytes.
         options: storage_options.
         epochs: of training; 0: the first batch only.
-        pattern: of fetching: "ranges" or "singles"; of training: "window" for a WindowSampler, whose next epoch does not begin early.
+        pattern: of fetching: "ranges" or "singles"; of training: "window" for a WindowSampler, whose next
+            epoch does not begin early.
         seed: of the order and the crops.
         workers: decoders' threads.
         settle_s: seconds after each epoch in which what is fetched ahead of the next one may come.
@@ -148,7 +151,8 @@ def train(spec: Spec) -> Json:
 def order_of(count: int, pattern: str, seed: int) -> list[int]:
     """The order in which samples are fetched.
 
-    "ranges": as they lie. "singles": in random order, those at even places first, so that no two neighbours are ever wanted together.
+    "ranges": as they lie. "singles": in random order, those at even places first, so that no two neighbours
+    are ever wanted together.
     """
     if pattern == "ranges":
         return list(range(count))
@@ -193,9 +197,11 @@ def wait(files: Any, request: Any) -> None:
 
 
 def obstore_alone(spec: Spec) -> Json:
-    """The same ranges by obstore alone, and dropped: by blocking calls in threads, or awaited on one asyncio loop.
+    """The same ranges by obstore alone, and dropped: by blocking calls in threads, or awaited on one asyncio
+    loop.
 
-    Awaiting a call takes 110 to 140 us more than a blocking one, whatever its size: a range is asked for by one call in either.
+    Awaiting a call takes 110 to 140 us more than a blocking one, whatever its size: a range is asked for by
+    one call in either.
     """
     import asyncio
     import threading

@@ -1,15 +1,19 @@
-"""64 hosts that train from one bucket, simulated, beside the closed form: time, requests, bytes and money of an epoch, and what limits it.
+"""64 hosts that train from one bucket, simulated, beside the closed form: time, requests, bytes and money of
+an epoch, and what limits it.
 
     python benchmarks/simulate_hosts.py [--seed 0] [--json FILE]
-    python benchmarks/simulate_hosts.py --grow           # the same by number of hosts: what breaks first, and where
-    python benchmarks/simulate_hosts.py --one order=huge hosts=16 cache=0.5 link=1.25e9    # a scenario of your own
+    python benchmarks/simulate_hosts.py --grow           # the same by number of hosts: what breaks first, and
+    where python benchmarks/simulate_hosts.py --one order=huge hosts=16 cache=0.5 link=1.25e9    # a scenario
+    of your own
 
-The model, what it assumes and how it is scaled is said in hosts_model.py, and printed above the table by --assumptions. All is plain Python
-and NumPy, without a clock: the same seed gives the same figures on every machine.
+The model, what it assumes and how it is scaled is said in hosts_model.py, and printed above the table by
+--assumptions. All is plain Python and NumPy, without a clock: the same seed gives the same figures on every
+machine.
 
-The closed form: requests and bytes are those of `fastload info --cost` (fastload.remote.caches.epoch_traffic) of each host for itself,
-with the samples that it reads in the epoch and its cache lacks, and the room that is left in the cache. Where ranks share an order of
-single samples, ranges are shorter than that command knows, since a range is of one rank's samples (`runs`). The time is the largest of
+The closed form: requests and bytes are those of `fastload info --cost` (fastload.remote.caches.epoch_traffic)
+of each host for itself, with the samples that it reads in the epoch and its cache lacks, and the room that is
+left in the cache. Where ranks share an order of single samples, ranges are shorter than that command knows,
+since a range is of one rank's samples (`runs`). The time is the largest of
 
 - compute: samples / (ranks * rate);
 - link: bytes of a host / its link, that of the slowest host;
@@ -17,7 +21,8 @@ single samples, ranges are shorter than that command knows, since a range is of 
 - bytes: bytes / the store's limit;
 - latency: requests of a rank * their mean time / requests on their way, which is Little's law.
 
-It knows neither queues nor tails: a ratio above 1 is what pauses after 503, the slowest of many answers, and stragglers cost beside it.
+It knows neither queues nor tails: a ratio above 1 is what pauses after 503, the slowest of many answers, and
+stragglers cost beside it.
 """
 
 from __future__ import annotations
@@ -59,17 +64,20 @@ SCENARIOS = (
     Scenario("window, hosts=64, c = 1/128, 1 prefix", keep=True, cache=1 / 128, epochs=3),
     Scenario("huge, c = 0.5, full", order="huge", cache=0.5, filled=True, store_requests=WIDE),
 )
-"""64 hosts of 8 ranks of 500 images a second, 10 TB of images of 110 KB; what the name does not say is Scenario's default."""
+"""64 hosts of 8 ranks of 500 images a second, 10 TB of images of 110 KB; what the name does not say is
+Scenario's default."""
 GROWN = tuple(
     Scenario(f"{order}, {hosts} hosts", order=order, hosts=hosts)
     for order in ("window", "huge")
     for hosts in (1, 2, 4, 8, 16, 24, 32, 64)
 )
-"""Up to the point where one prefix's 5,500 requests a second are less than the hosts ask for, and beyond it."""
+"""Up to the point where one prefix's 5,500 requests a second are less than the hosts ask for, and beyond
+it."""
 
 
 def runs(samples: float, block: int, share: float) -> float:
-    """Ranges that samples make, which are a random share of all, where neighbours within a block go together: expected number."""
+    """Ranges that samples make, which are a random share of all, where neighbours within a block go
+    together: expected number."""
     return samples * (1 + (block - 1) * (1 - share)) / block
 
 
@@ -103,9 +111,8 @@ class ClosedForm:
 
 def closed_form(s: Scenario, cached: float) -> ClosedForm:
     """An epoch that begins with a share of the data in each host's cache."""
-    found = (
-        min(1.0, cached * s.hosts) if s.keep else cached
-    )  # share of what a host asks for that its cache has
+    # Share of what a host asks for that its cache has.
+    found = min(1.0, cached * s.hosts) if s.keep else cached
     missed = s.samples / s.hosts * (1 - found)
     room = max(0.0, s.cache - cached) * s.samples
     kept = min(room, missed)
@@ -146,8 +153,10 @@ class Line:
         idle: share of the time in which no rank computes.
         requests, refused, bytes: simulated, of the epoch.
         mean, peak: requests a second at the store; the peak counts refused ones too.
-        dollars, dollars_out: of the requests at S3's list price, and with the bytes where they leave the cloud.
-        fails: requests of the simulated stretch that ended after `timeout`, with which fastload's training ends.
+        dollars, dollars_out: of the requests at S3's list price, and with the bytes where they leave the
+            cloud.
+        fails: requests of the simulated stretch that ended after `timeout`, with which fastload's training
+            ends.
         limit: what limits it by the closed form.
         closed_hours, closed_requests, cost_requests: by the closed form, and by `fastload info --cost`.
         cached: share of the data in a host's cache at its end.
@@ -331,10 +340,12 @@ def main() -> int:
         )
     )
     console.print(
-        "$: requests at S3's list price; $ out: and the bytes, where they leave the cloud; time x, req. x: simulated / closed form;"
+        "$: requests at S3's list price; $ out: and the bytes, where they leave the cloud; time x, "
+        "req. x: simulated / closed form;"
     )
     console.print(
-        "fails: a request was refused for `timeout` seconds, which ends the training. --assumptions prints the model."
+        "fails: a request was refused for `timeout` seconds, which ends the training. --assumptions "
+        "prints the model."
     )
     if arguments.json:
         documents = [

@@ -1,7 +1,8 @@
-"""The data sets and collate functions of bench_workers.py, at module level so that a spawned worker can import them.
+"""The data sets and collate functions of bench_workers.py, at module level so that a spawned worker can
+import them.
 
-Each item says which index it came from, so that a turn can check what it is handed: ``check`` functions take a batch
-and its number and raise ValueError when it is not what DataLoader would have made.
+Each item says which index it came from, so that a turn can check what it is handed: ``check`` functions take
+a batch and its number and raise ValueError when it is not what DataLoader would have made.
 """
 
 from __future__ import annotations
@@ -61,11 +62,13 @@ def check_integers(batch: torch.Tensor, number: int) -> None:
 
 
 class WholeBatch:
-    """A collate function that ignores its samples but for the first: a view of one of 8 ready (64, 3, 224, 224) uint8 batches.
+    """A collate function that ignores its samples but for the first: a view of one of 8 ready (64, 3, 224,
+    224) uint8 batches.
 
-    Each call makes a tensor anew over the same memory, as from_numpy over a file mapped into memory does, so the batch
-    costs nothing to make and all that is measured is its way to the consumer. (A tensor handed out twice would
-    travel by torch's queue for nothing from the second time on: its storage lies in shared memory then.)
+    Each call makes a tensor anew over the same memory, as from_numpy over a file mapped into memory does, so
+    the batch costs nothing to make and all that is measured is its way to the consumer. (A tensor handed out
+    twice would travel by torch's queue for nothing from the second time on: its storage lies in shared memory
+    then.)
     """
 
     KEPT = 8
@@ -85,7 +88,8 @@ def check_whole(batch: torch.Tensor, number: int) -> None:
 
 
 class Records(Dataset[dict[str, Any]]):
-    """Item i: a dict of what NLP and tabular samples hold: small tensors, an array, a sequence of 1..64 tokens, a string."""
+    """Item i: a dict of what NLP and tabular samples hold: small tensors, an array, a sequence of 1..64
+    tokens, a string."""
 
     KEPT = 512
 
@@ -186,7 +190,8 @@ def check_record(batch: Any, number: int) -> None:
 
 
 class Heavy(Dataset[torch.Tensor]):
-    """Item i: 1,000 floats, after about 2 ms of CPU work; one in a hundred, always the same ones, sleeps 0.15 s more."""
+    """Item i: 1,000 floats, after about 2 ms of CPU work; one in a hundred, always the same ones, sleeps
+    0.15 s more."""
 
     SLEEP_S = 0.15
 

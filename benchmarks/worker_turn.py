@@ -1,8 +1,10 @@
-"""The child process of bench_workers.py: ``python worker_turn.py SPEC`` takes one turn and prints one line of JSON.
+"""The child process of bench_workers.py: ``python worker_turn.py SPEC`` takes one turn and prints one line of
+JSON.
 
-Clocks. A *wait* is the time from asking for a batch to holding it. A rate is taken inside one long epoch, from the arrival of
-one batch to that of another, a multiple of the number of workers later, because torch's batches come in bursts of so
-many. The batches before it are checked for what they hold; those inside are only received and dropped.
+Clocks. A *wait* is the time from asking for a batch to holding it. A rate is taken inside one long epoch,
+from the arrival of one batch to that of another, a multiple of the number of workers later, because torch's
+batches come in bursts of so many. The batches before it are checked for what they hold; those inside are only
+received and dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ SHM_TIMEOUT_S = (
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One turn. ``more`` is given to the loader besides what the case says; ``read`` makes the consumer read each batch."""
+    """One turn. ``more`` is given to the loader besides what the case says; ``read`` makes the consumer
+    read each batch."""
 
     case: str
     loader: str  # "torch" or "fastload"
@@ -191,7 +194,8 @@ def run_heavy(spec: Spec) -> Json:
 
 
 def tree_counts(root: int) -> Json:
-    """Processes, threads and open file descriptors of a process and its descendants, and their memory, in bytes."""
+    """Processes, threads and open file descriptors of a process and its descendants, and their memory, in
+    bytes."""
     counts = {"processes": 0, "threads": 0, "fds": 0}
     for pid in [root, *measure.descendants(root)]:
         proc = measure.PROC / str(pid)
@@ -203,7 +207,8 @@ def tree_counts(root: int) -> Json:
 
 
 def run_epochs(spec: Spec) -> Json:
-    """Epochs of four small batches under persistent workers; what the process tree holds is read between, off the clock."""
+    """Epochs of four small batches under persistent workers; what the process tree holds is read between,
+    off the clock."""
     import worker_data as data
 
     loader = build(spec, data.Integers(SMALL_EPOCH * 8), batch_size=8, persistent_workers=True)
@@ -234,7 +239,8 @@ def run_epochs(spec: Spec) -> Json:
 
 
 def run_fresh(spec: Spec) -> Json:
-    """Milliseconds an epoch of four small batches takes when each starts its workers anew, by start method."""
+    """Milliseconds an epoch of four small batches takes when each starts its workers anew, by start
+    method."""
     import worker_data as data
 
     result: Json = {}

@@ -1,4 +1,5 @@
-"""CIFAR-style training from raw pixels: small images stored as they are, padded crops, flips and erasing on the device.
+"""CIFAR-style training from raw pixels: small images stored as they are, padded crops, flips and erasing on
+the device.
 
     fastload pack photos/train train.fl --encode raw && fastload pack photos/val val.fl --encode raw
     python examples/cifar.py train.fl val.fl

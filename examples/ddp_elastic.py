@@ -1,11 +1,12 @@
-"""Trains on any number of ranks, and goes on with any other number: each sample once an epoch, whoever stops in between.
+"""Trains on any number of ranks, and goes on with any other number: each sample once an epoch, whoever stops
+in between.
 
     fastload pack IMAGES train.fl
     torchrun --nproc_per_node 4 examples/ddp_elastic.py train.fl --checkpoint run.pt
     torchrun --nproc_per_node 2 examples/ddp_elastic.py train.fl --checkpoint run.pt
 
-The second command goes on where the first was stopped (Ctrl-C, a lost machine, --stop-after). It takes a folder or a URL (s3://...). The
-model is a small one, for which the CPUs do.
+The second command goes on where the first was stopped (Ctrl-C, a lost machine, --stop-after). It takes a
+folder or a URL (s3://...). The model is a small one, for which the CPUs do.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
             dist.all_reduce(seen)
             if dist.get_rank() == 0:
                 print(
-                    f"epoch {epoch}: {dist.get_world_size()} ranks, {int(seen)} samples, loss {loss.item():.3f}",
+                    f"epoch {epoch}: {dist.get_world_size()} ranks, {int(seen)} samples, loss "
+                    f"{loss.item():.3f}",
                     flush=True,
                 )
 
@@ -112,7 +114,8 @@ def main() -> None:
     cuda = torch.cuda.is_available()
     dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(seconds=args.timeout))
     train(args, torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu"))
-    # The model is gone by now. A model that outlives the group may wait for gloo's thread, which waits for the interpreter, for ever.
+    # The model is gone by now. A model that outlives the group may wait for gloo's thread, which waits for
+    # the interpreter, for ever.
     dist.destroy_process_group()
 
 

@@ -1,7 +1,8 @@
-"""The main job on real photographs: write an ImageFolder, pack it, train from it, measure it. `make demo` runs it.
+"""The main job on real photographs: write an ImageFolder, pack it, train from it, measure it. `make demo`
+runs it.
 
-The photographs are those that scikit-image and scikit-learn ship inside their wheels; nothing is downloaded. Each is
-a class, and each sample is a crop of it at an ImageNet-like size.
+The photographs are those that scikit-image and scikit-learn ship inside their wheels; nothing is downloaded.
+Each is a class, and each sample is a crop of it at an ImageNet-like size.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def write_source(root: Path) -> None:
     files = write_photographs(root, photographs())
     classes = len({path.parent for path in files})
     console.print(
-        f"{len(files)} JPEGs in {classes} classes, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB: {root}"
+        f"{len(files)} JPEGs in {classes} classes, "
+        f"{sum(path.stat().st_size for path in files) / 1e6:.1f} MB: {root}"
     )
 
 
@@ -83,7 +85,8 @@ def small_network(classes: int) -> nn.Module:
 
 
 def train(packed: Path | str, after_epoch: Callable[[FastLoader], None] = lambda _: None) -> None:
-    """Trains for two epochs; prints loss and accuracy over each epoch's samples as they came, and calls `after_epoch` with the loader."""
+    """Trains for two epochs; prints loss and accuracy over each epoch's samples as they came, and calls
+    `after_epoch` with the loader."""
     torch.manual_seed(0)
     dataset = PackedDataset(str(packed), transform=[T.RandomResizedCrop(128), T.RandomHorizontalFlip()])
     model = small_network(len(dataset.classes)).to(memory_format=torch.channels_last)
@@ -103,7 +106,8 @@ def train(packed: Path | str, after_epoch: Callable[[FastLoader], None] = lambda
                 loss_sum += loss.item() * len(labels)
                 right += int((output.argmax(1) == labels).sum())
             console.print(
-                f"epoch {epoch + 1}: loss {loss_sum / seen:.3f}, accuracy {right / seen:.0%} of {seen} samples "
+                f"epoch {epoch + 1}: loss {loss_sum / seen:.3f}, accuracy {right / seen:.0%} of "
+                f"{seen} samples "
                 f"(chance {1 / len(dataset.classes):.0%}), {time.perf_counter() - start:.1f} s"
             )
             after_epoch(loader)

@@ -1,9 +1,10 @@
-"""Training from a bucket: an S3 server on this machine, real photographs packed into it, two epochs through a cache. `make demo-remote`.
+"""Training from a bucket: an S3 server on this machine, real photographs packed into it, two epochs through a
+cache. `make demo-remote`.
 
     python examples/demo_remote.py [CLASS-FOLDERS]
 
-The server is SeaweedFS, started here and ended here; with a bucket elsewhere, leave it out and set your own AWS_* variables. Without a
-folder of photographs of your own, those of demo.py are taken.
+The server is SeaweedFS, started here and ended here; with a bucket elsewhere, leave it out and set your own
+AWS_* variables. Without a folder of photographs of your own, those of demo.py are taken.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""A detector, FCOS with a pyramid over any of timm's backbones, trained on COCO: images of their own sizes, their boxes and classes.
+"""A detector, FCOS with a pyramid over any of timm's backbones, trained on COCO: images of their own sizes,
+their boxes and classes.
 
     fastload pack coco/train2017 train.fl --annotations coco/annotations/instances_train2017.json
     python examples/detection.py train.fl
 
-Image and boxes go through one geometry, drawn once a sample, on native threads: large scale jitter, a crop, a mirror; boxes that are
-cut away are dropped with their classes. `collate="list"` gives the lists that torchvision's detectors take. Without --pretrained the
-backbone begins at random weights, and nothing is downloaded. Needs torchvision and timm.
+Image and boxes go through one geometry, drawn once a sample, on native threads: large scale jitter, a crop, a
+mirror; boxes that are cut away are dropped with their classes. `collate="list"` gives the lists that
+torchvision's detectors take. Without --pretrained the backbone begins at random weights, and nothing is
+downloaded. Needs torchvision and timm.
 """
 
 from __future__ import annotations

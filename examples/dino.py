@@ -1,11 +1,13 @@
-"""Self-supervised training after DINO: a student sees all views of an image, its teacher the large ones, and both are to agree.
+"""Self-supervised training after DINO: a student sees all views of an image, its teacher the large ones, and
+both are to agree.
 
     fastload pack imagenet/train train.fl
     python examples/dino.py train.fl
 
-The views of an image come from one read and one decode (fastload.transforms.Views); colours are jittered per view on the device, in whole
-batches. Needs timm for the model. The loss, the centre and the moving average of the teacher are the paper's (Caron et al., 2021,
-https://arxiv.org/abs/2104.14294), without its schedules of learning rate and weight decay.
+The views of an image come from one read and one decode (fastload.transforms.Views); colours are jittered per
+view on the device, in whole batches. Needs timm for the model. The loss, the centre and the moving average of
+the teacher are the paper's (Caron et al., 2021, https://arxiv.org/abs/2104.14294), without its schedules of
+learning rate and weight decay.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class Network(nn.Module):
 
 
 class Agreement(nn.Module):
-    """DINO's loss: the cross entropy of each of the student's views against the teacher's for every other large view."""
+    """DINO's loss: the cross entropy of each of the student's views against the teacher's for every other
+    large view."""
 
     centre: torch.Tensor
 

@@ -1,10 +1,11 @@
-"""Fine-tuning of any model of timm's on your own classes, with the size, crop, interpolation, mean and std that the model was made for.
+"""Fine-tuning of any model of timm's on your own classes, with the size, crop, interpolation, mean and std
+that the model was made for.
 
     fastload pack photos/train train.fl && fastload pack photos/val val.fl
     python examples/finetune_timm.py train.fl val.fl --model resnet50 --pretrained
 
-Without --pretrained the weights are random, and nothing is downloaded. The best model so far is saved, as timm's
-create_model(checkpoint_path=...) reads it.
+Without --pretrained the weights are random, and nothing is downloaded. The best model so far is saved, as
+timm's create_model(checkpoint_path=...) reads it.
 Needs timm: pip install timm.
 """
 

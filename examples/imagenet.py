@@ -1,12 +1,15 @@
-"""ImageNet-style training of a ResNet, on one device or several, with what happens to whole batches done on the device.
+"""ImageNet-style training of a ResNet, on one device or several, with what happens to whole batches done on
+the device.
 
     fastload pack imagenet/train train.fl && fastload pack imagenet/val val.fl
     python examples/imagenet.py train.fl val.fl
     torchrun --nproc_per_node 8 examples/imagenet.py train.fl val.fl
-    python examples/imagenet.py train.fl val.fl --resume checkpoint.pt      # goes on with the batch after the last one had
+    python examples/imagenet.py train.fl val.fl --resume checkpoint.pt      # goes on with the batch after the
+    last one had
 
-Needs timm or torchvision, for the model. The defaults follow torchvision's recipe for ResNets: TrivialAugmentWide, erasing, MixUp or
-CutMix, smoothed labels, warm-up and cosine, training at 176 and evaluating at 224 pixels.
+Needs timm or torchvision, for the model. The defaults follow torchvision's recipe for ResNets:
+TrivialAugmentWide, erasing, MixUp or CutMix, smoothed labels, warm-up and cosine, training at 176 and
+evaluating at 224 pixels.
 """
 
 from __future__ import annotations
@@ -196,7 +199,8 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
             step = schedule.last_epoch
             if step % args.print_every == 0:
                 say(
-                    f"epoch {epoch} step {step}/{steps}: loss {loss.item():.6f}, lr {schedule.get_last_lr()[0]:.6f}"
+                    f"epoch {epoch} step {step}/{steps}: loss {loss.item():.6f}, lr "
+                    f"{schedule.get_last_lr()[0]:.6f}"
                 )
             if step % args.save_every == 0:
                 save()

@@ -1,12 +1,13 @@
-"""Lightning's Trainer fed by FastLoader: a LightningModule that knows nothing of it, and a LightningDataModule that makes the loaders.
+"""Lightning's Trainer fed by FastLoader: a LightningModule that knows nothing of it, and a
+LightningDataModule that makes the loaders.
 
     fastload pack photos/train train.fl && fastload pack photos/val val.fl
     python examples/lightning_module.py train.fl val.fl
-    python examples/lightning_module.py train.fl val.fl --devices 4         # DDP: Lightning puts its sampler in
-    python examples/lightning_module.py train.fl val.fl --resume checkpoints/last.ckpt
+    python examples/lightning_module.py train.fl val.fl --devices 4         # DDP: Lightning puts its sampler
+    in python examples/lightning_module.py train.fl val.fl --resume checkpoints/last.ckpt
 
-Lightning's checkpoints hold the loader's state, so that a run goes on with the batch after the last one it had.
-Needs Lightning and torchvision: pip install lightning torchvision.
+Lightning's checkpoints hold the loader's state, so that a run goes on with the batch after the last one it
+had. Needs Lightning and torchvision: pip install lightning torchvision.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class PackedImages(LightningDataModule):
 
     @property
     def device(self) -> torch.device:
-        """This process's: Lightning has chosen it by the time it asks for loaders, and then finds nothing left to move."""
+        """This process's: Lightning has chosen it by the time it asks for loaders, and then finds nothing
+        left to move."""
         assert self.trainer is not None
         return self.trainer.strategy.root_device
 
@@ -107,8 +109,8 @@ class Classifier(LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.SGD(self.parameters(), lr=self.lr, momentum=0.9, weight_decay=5e-5)
-        # By epochs: asking for trainer.estimated_stepping_batches here makes Lightning (2.6) forget the loader's state on --resume, its
-        # issue 20550.
+        # By epochs: asking for trainer.estimated_stepping_batches here makes Lightning (2.6) forget the
+        # loader's state on --resume, its issue 20550.
         return [optimizer], [
             torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs or 1)
         ]

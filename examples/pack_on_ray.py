@@ -1,10 +1,12 @@
-"""Packs a folder of class folders on a Ray cluster: as it is, or through ray.data, where every image passes a function of yours.
+"""Packs a folder of class folders on a Ray cluster: as it is, or through ray.data, where every image passes a
+function of yours.
 
     python examples/pack_on_ray.py /shared/photos /shared/train.fl --address 10.0.0.5:6379
     python examples/pack_on_ray.py /shared/photos s3://bucket/train.fl --least-bytes 4096
 
-Needs `torch-fastload[ray]` on every node, and a source that every node sees under the same path. Without --address it takes the cluster
-that ray.init() finds, or starts one on this machine. What was stopped goes on with --resume.
+Needs `torch-fastload[ray]` on every node, and a source that every node sees under the same path. Without
+--address it takes the cluster that ray.init() finds, or starts one on this machine. What was stopped goes on
+with --resume.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import fastload
 
 
 def rows(folder: str, least: int) -> Any:
-    """The images of a folder of class folders as a ray.data.Dataset, without files of fewer bytes than `least`."""
+    """The images of a folder of class folders as a ray.data.Dataset, without files of fewer bytes than
+    `least`."""
     classes = {name: number for number, name in enumerate(sorted(os.listdir(folder)))}
 
     def row(file: dict[str, Any]) -> dict[str, Any]:
@@ -57,7 +60,8 @@ def main() -> None:
         ray=True,
     )
     print(
-        f"{summary.samples} samples in {summary.shards} shards, {summary.skipped_count} left out, {summary.images_per_second:.0f} images/s"
+        f"{summary.samples} samples in {summary.shards} shards, {summary.skipped_count} left out, "
+        f"{summary.images_per_second:.0f} images/s"
     )
 
 

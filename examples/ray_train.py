@@ -3,8 +3,8 @@
     fastload pack photos/train train.fl
     python examples/ray_train.py train.fl --workers 2
 
-Each worker reads its own part of every epoch (shard="auto"); nothing has to be told of epochs or ranks. The dataset must be where all nodes
-can read it: a shared folder, or a URL such as s3://bucket/train.fl.
+Each worker reads its own part of every epoch (shard="auto"); nothing has to be told of epochs or ranks. The
+dataset must be where all nodes can read it: a shared folder, or a URL such as s3://bucket/train.fl.
 Needs Ray Train: pip install 'ray[train]'.
 """
 
@@ -15,7 +15,8 @@ from typing import Any
 
 
 def train(config: dict[str, Any]) -> None:
-    """The loop of one worker. Ray sends it there by pickle, which modules of torch do not go through: it imports what it needs."""
+    """The loop of one worker. Ray sends it there by pickle, which modules of torch do not go through: it
+    imports what it needs."""
     import ray.train
     import torch
     from ray.train.torch import prepare_data_loader, prepare_model
@@ -31,9 +32,8 @@ def train(config: dict[str, Any]) -> None:
     loader = fastload.FastLoader(
         data, config["batch_size"], shuffle=True, shard="auto", seed=config["seed"], dtype=torch.float32
     )
-    batches = prepare_data_loader(
-        loader
-    )  # moves batches to the worker's device; it leaves the order to shard="auto"
+    # Moves batches to the worker's device; it leaves the order to shard="auto".
+    batches = prepare_data_loader(loader)
     torch.manual_seed(config["seed"])
     layers = (
         nn.Conv2d(3, 32, 7, 4),
@@ -54,7 +54,8 @@ def train(config: dict[str, Any]) -> None:
             total, count = total + float(loss) * len(labels), count + len(labels)
         ray.train.report({"epoch": epoch, "loss": total / count, "samples": count})
         print(
-            f"worker {ray.train.get_context().get_world_rank()}, epoch {epoch}: {count} samples, loss {total / count:.3f}",
+            f"worker {ray.train.get_context().get_world_rank()}, epoch {epoch}: {count} samples, "
+            f"loss {total / count:.3f}",
             flush=True,
         )
 

@@ -3,9 +3,10 @@
     fastload pack VOCdevkit/VOC2012 train.fl --format voc-segmentation --split train
     python examples/segmentation.py train.fl
 
-Image and mask go through one geometry, drawn once a sample, on native threads: a random size, a crop, a mirror. Masks are sampled
-nearest, and 255 fills what lies beyond them: the label that the loss ignores. Folders of images and masks, ADE20K and Cityscapes pack
-as well. Without --pretrained the backbone begins at random weights, and nothing is downloaded. Needs torchvision and timm.
+Image and mask go through one geometry, drawn once a sample, on native threads: a random size, a crop, a
+mirror. Masks are sampled nearest, and 255 fills what lies beyond them: the label that the loss ignores.
+Folders of images and masks, ADE20K and Cityscapes pack as well. Without --pretrained the backbone begins at
+random weights, and nothing is downloaded. Needs torchvision and timm.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""fastload: a loader backend for PyTorch. Iterate FastLoader in place of DataLoader, over image files or a packed dataset."""
+"""fastload: a loader backend for PyTorch. Iterate FastLoader in place of DataLoader, over image files or a
+packed dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``python -m fastload COMMAND ...``: the ``fastload`` command of this Python, where no script of that name is on the path."""
+"""``python -m fastload COMMAND ...``: the ``fastload`` command of this Python, where no script of that
+name is on the path."""
 
 from fastload.cli.start import main
 

@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 class Computed(Generic[T]):
-    """A computed attribute that gives way: where an instance, or a subclass, sets an attribute of that name, theirs is found.
+    """A computed attribute that gives way: where an instance, or a subclass, sets an attribute of that name,
+    theirs is found.
 
     A property would raise AttributeError at the assignment.
     """
@@ -31,11 +32,12 @@ class Computed(Generic[T]):
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""Text with every character that is no plain printable one written as an escape: ``\x1b``, ``\u202e``, ``\udcff``.
+    r"""Text with every character that is no plain printable one written as an escape: ``\x1b``, ``\u202e``,
+    ``\udcff``.
 
-    Names of classes, files and fields can be anything; written raw, a terminal obeys the control sequences among them,
-    direction marks make a name look like another, and lone surrogates (bytes of a path that are no UTF-8) cannot be written
-    at all.
+    Names of classes, files and fields can be anything; written raw, a terminal obeys the control sequences
+    among them, direction marks make a name look like another, and lone surrogates (bytes of a path that are
+    no UTF-8) cannot be written at all.
 
     Args:
         text: the text, or an object whose `str` is meant.
@@ -59,8 +61,8 @@ def cell(text: object) -> str:
 class FastloadError(Exception):
     """Base of everything that fastload raises on purpose.
 
-    Its text is fit for a terminal: messages name files, classes and fields that anybody may have written, so what is not
-    printable in them is an escape in `str` (in `args` it is as it was).
+    Its text is fit for a terminal: messages name files, classes and fields that anybody may have written, so
+    what is not printable in them is an escape in `str` (in `args` it is as it was).
     """
 
     def __str__(self) -> str:
@@ -76,7 +78,8 @@ class DatasetError(FastloadError, OSError):
 
 
 class PackError(FastloadError, RuntimeError):
-    """Packing stopped: a bad source, a bad sample under ``on_error="raise"``, a full disk, an OUT in the way."""
+    """Packing stopped: a bad source, a bad sample under ``on_error="raise"``, a full disk, an OUT in the
+    way."""
 
 
 class PackStoppedError(PackError):
@@ -88,7 +91,8 @@ class PackStoppedError(PackError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"{reason}. Repair or remove it and go on with resume=True (--resume), or leave such samples out with on_error='skip' and "
+            f"{reason}. Repair or remove it and go on with resume=True (--resume), or leave such "
+            "samples out with on_error='skip' and "
             "resume=True (--on-error skip --resume)"
         )
         self.reason = reason
@@ -135,7 +139,8 @@ class LoaderTimeout(FastloadError, TimeoutError, RuntimeError):
     def after(cls, seconds: float) -> LoaderTimeout:
         """The error of a wait of so many seconds."""
         return cls(
-            f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, or see what makes batches slow"
+            f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, "
+            "or see what makes batches slow"
         )
 
 

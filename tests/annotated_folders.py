@@ -14,7 +14,8 @@ SIZE = 48, 64
 
 
 def write_layouts(root: Path, count: int = 4) -> None:
-    """Writes coco, panoptic, VOC2012, yolo, pairs, ade and cityscapes below a folder, with `count` images in each split."""
+    """Writes coco, panoptic, VOC2012, yolo, pairs, ade and cityscapes below a folder, with `count` images
+    in each split."""
     for write in (_coco, _panoptic, _voc, _yolo, _pairs, _ade, _cityscapes):
         write(root, count)
 
@@ -57,7 +58,8 @@ def _coco(root: Path, count: int) -> None:
             x, y, w, h = _box(10 * n + k)
             annotations.append(
                 {
-                    "id": len(annotations) + 1, "image_id": n, "category_id": (1, 3)[k % 2], "bbox": [x, y, w, h], "area": w * h,
+                    "id": len(annotations) + 1, "image_id": n, "category_id": (1, 3)[k % 2], "bbox": [x, y, w,
+                    h], "area": w * h,
                     "iscrowd": 0, "segmentation": [[x, y, x + w, y, x + w, y + h, x, y + h]],
                 }
             )  # fmt: skip
@@ -98,7 +100,8 @@ def _voc(root: Path, count: int) -> None:
             f"<{tag}>{at}</{tag}>"
             for tag, at in zip(("xmin", "ymin", "xmax", "ymax"), (x + 1, y + 1, x + w, y + h), strict=True)
         )
-        text = f"<annotation><object><name>dog</name><difficult>0</difficult><bndbox>{corners}</bndbox></object></annotation>"
+        dog = f"<name>dog</name><difficult>0</difficult><bndbox>{corners}</bndbox>"
+        text = f"<annotation><object>{dog}</object></annotation>"
         (top / "Annotations").mkdir(exist_ok=True)
         (top / f"Annotations/{stem}.xml").write_text(text)
         _mask(top / f"SegmentationClass/{stem}.png", labels(n, 21), palette=True)

@@ -12,7 +12,8 @@ CATEGORIES = [{"id": 3, "name": "car"}, {"id": 1, "name": "person"}, {"id": 2, "
 
 
 def write_coco(root: Path, *, names: tuple[str, ...] = (), images: int = 3, **left_out: Any) -> Path:
-    """A dataset in COCO's form, whose image ids could be labels: image 1 has no object. `names`: other names of the categories."""
+    """A dataset in COCO's form, whose image ids could be labels: image 1 has no object. `names`: other
+    names of the categories."""
     (root / "train").mkdir(parents=True)
     categories = [entry | ({"name": names[at]} if names else {}) for at, entry in enumerate(CATEGORIES)]
     entries, annotations = [], []

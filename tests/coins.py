@@ -1,4 +1,5 @@
-"""Photographs of coins with a box, a mask and a class for each coin, cut out of scikit-image's picture of coins and coloured."""
+"""Photographs of coins with a box, a mask and a class for each coin, cut out of scikit-image's picture of
+coins and coloured."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def _original() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], npt.NDArr
 
 
 def photograph(seed: int) -> Photograph:
-    """A part of the picture, 90 to 150 pixels high and 110 to 190 wide, enlarged or not, in a colour of its own."""
+    """A part of the picture, 90 to 150 pixels high and 110 to 190 wide, enlarged or not, in a colour of
+    its own."""
     grey, coins, _ = _original()
     rng = np.random.default_rng(seed)
     height, width = int(rng.integers(90, 151)), int(rng.integers(110, 191))
@@ -109,7 +111,8 @@ def write_coco(root: Path, count: int) -> Path:
 
 
 def write_voc(root: Path, count: int) -> Path:
-    """root/VOCdevkit/VOC2012 with the images, and masks with a palette: 0 where there is no coin, else its class + 1."""
+    """root/VOCdevkit/VOC2012 with the images, and masks with a palette: 0 where there is no coin, else its
+    class + 1."""
     top = root / "VOCdevkit" / "VOC2012"
     for folder in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
         (top / folder).mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""Fixtures shared by all rooms: real JPEG files made here, packed datasets, the shared corpus where there is one."""
+"""Fixtures shared by all rooms: real JPEG files made here, packed datasets, the shared corpus where there
+is one."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ settings.load_profile("any machine")
 PROCESS_MEMORY = 2 << 30  # bytes that a test process takes at most, with what it starts
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # As a background job of a shell: programs started from here would never hear of the Ctrl-C that tests send them.
+    # As a background job of a shell: programs started from here would never hear of the Ctrl-C that tests
+    # send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup, the same of hang-ups
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -47,8 +49,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """`-n auto`: a process more than CPUs, which computes while another waits, where there is memory for it; two of long tests, which wait
-    for a quarter of their time. Each costs ten seconds of imports."""
+    """`-n auto`: a process more than CPUs, which computes while another waits, where there is memory for it;
+    two of long tests, which wait for a quarter of their time. Each costs ten seconds of imports."""
     room = (available_memory() or PROCESS_MEMORY) // PROCESS_MEMORY
     return max(1, min(available_cpus() + (2 if config.option.markexpr == "long" else 1), room))
 
@@ -82,7 +84,8 @@ def pytest_runtest_call() -> Iterator[None]:
 
 
 LONG_FIXTURES = {"ray_environment", "chromium", "two_ranks", "disagreements", "resumed_runs"}
-"""Ray's daemons take minutes of CPU time, a browser half a minute, and two ranks of a framework ten seconds."""
+"""Ray's daemons take minutes of CPU time, a browser half a minute, and two ranks of a framework ten
+seconds."""
 _LONG = re.compile("|".join((r"\bmark\.long\b", *LONG_FIXTURES)))
 
 
@@ -116,7 +119,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class SetAside:
-    """Objects that stay to the end, frozen: neither the collections that tests ask for nor those in forked workers go through them.
+    """Objects that stay to the end, frozen: neither the collections that tests ask for nor those in forked
+    workers go through them.
 
     With the modules of every framework, one collection takes most of a second.
     """
@@ -153,7 +157,8 @@ atexit.register(gc.unfreeze)
 
 
 def shared_folder() -> Path | None:
-    """The folder of shared material: $FASTLOAD_SHARED, else `shared` beside the checkout; None where there is none."""
+    """The folder of shared material: $FASTLOAD_SHARED, else `shared` beside the checkout; None where there
+    is none."""
     named = os.environ.get("FASTLOAD_SHARED")
     folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared"
     return folder if folder.is_dir() else None
@@ -209,7 +214,8 @@ def packed_same_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """One thread for each of torch's ops: on small images, threads of several test processes wait for each other most of the time."""
+    """One thread for each of torch's ops: on small images, threads of several test processes wait for each
+    other most of the time."""
     import torch
 
     before = torch.get_num_threads()

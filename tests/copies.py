@@ -1,4 +1,5 @@
-"""A device that copies from pinned slots; to the slots it is the guard of core.Ring or core.SharedSlot, and notes what it is asked."""
+"""A device that copies from pinned slots; to the slots it is the guard of core.Ring or core.SharedSlot,
+and notes what it is asked."""
 
 from __future__ import annotations
 

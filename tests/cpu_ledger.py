@@ -1,10 +1,13 @@
-"""CPU seconds of a run of tests, a pytest plugin: those of the test processes, and of the child processes that they waited for.
+"""CPU seconds of a run of tests, a pytest plugin: those of the test processes, and of the child processes
+that they waited for.
 
-`--cpu-ledger=FILE` writes them as JSON, by test. `--cpu-budget=SECONDS` fails a run that takes more, and names the files that take most.
-What a process takes to import and collect the test files counts for its first test; a server that outlives the run is not counted.
+`--cpu-ledger=FILE` writes them as JSON, by test. `--cpu-budget=SECONDS` fails a run that takes more, and
+names the files that take most. What a process takes to import and collect the test files counts for its first
+test; a server that outlives the run is not counted.
 
-The same work takes half as many CPU seconds again where neighbours use the other halves of the cores, or the clock is lower. So a fixed
-computation is timed beside the tests: towards the budget, the seconds of a machine that is slow just then count for less.
+The same work takes half as many CPU seconds again where neighbours use the other halves of the cores, or the
+clock is lower. So a fixed computation is timed beside the tests: towards the budget, the seconds of a machine
+that is slow just then count for less.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ class Pace:
 
     @property
     def share(self) -> float:
-        """What a second counts for: 0.5 where the machine takes twice as long, at most 1. Between measurements the last one holds."""
+        """What a second counts for: 0.5 where the machine takes twice as long, at most 1. Between
+        measurements the last one holds."""
         if time.monotonic() >= self._measured + self._every:
             self._share = min(1.0, PACE_SECONDS / self._measure())
             self._measured = time.monotonic()
@@ -76,7 +80,8 @@ class Pace:
 
 
 class Ledger:
-    """The CPU seconds of each test. Under pytest-xdist a worker's reports carry them to the process that the user started.
+    """The CPU seconds of each test. Under pytest-xdist a worker's reports carry them to the process that the
+    user started.
 
     Args:
         budget: CPU seconds of all tests; None: as many as they take.

@@ -43,7 +43,8 @@ def used_by(pid: int) -> set[str]:
 
 
 def ours_since(before: frozenset[str]) -> set[str]:
-    """Names that were not there `before`, are this user's, and that no process uses but this one and its offspring."""
+    """Names that were not there `before`, are this user's, and that no process uses but this one and its
+    offspring."""
     new = {name for name in entries() - before if _owner(FOLDER / name) == os.getuid()}
     if new:
         mine = descendants(os.getpid())

@@ -1,4 +1,5 @@
-"""The next epoch of a loader, begun early, for tests of what changes before its iter(). See NOTE [ epochs: the next one, begun early ]."""
+"""The next epoch of a loader, begun early, for tests of what changes before its iter(). See NOTE [ epochs:
+the next one, begun early ]."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ MOST_S = 30.0
 
 
 def read_early(loader: FastLoader[Any]) -> int:
-    """Runs an epoch, and waits until the batches of the next one that are in flight are made; returns how many rows they have."""
+    """Runs an epoch, and waits until the batches of the next one that are in flight are made; returns how
+    many rows they have."""
     list(loader)
     early = loader._fastload.epochs.early
     assert early is not None

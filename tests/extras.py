@@ -1,4 +1,5 @@
-"""Packages that tests do without: a test, or a file of tests, that imports one which is not installed is skipped, and says so."""
+"""Packages that tests do without: a test, or a file of tests, that imports one which is not installed is
+skipped, and says so."""
 
 from __future__ import annotations
 
@@ -9,15 +10,19 @@ from typing import Any, NoReturn
 import pytest
 
 EXTRAS = frozenset(
-    "accelerate asyncssh cv2 datasets duckdb fsspec ignite kornia lightly lightning litdata matplotlib mypy obstore paramiko "
-    "playwright prometheus_client pyarrow pycocotools ray scipy skimage sklearn starlette streaming tensorboard timm torchdata "
+    "accelerate asyncssh cv2 datasets duckdb fsspec ignite kornia lightly lightning litdata "
+    "matplotlib mypy obstore paramiko "
+    "playwright prometheus_client pyarrow pycocotools ray scipy skimage sklearn starlette streaming "
+    "tensorboard timm torchdata "
     "torchvision triton uvicorn webdataset yaml".split()
 )
-"""Names under which they are imported. Tests need pytest, pytest-timeout, hypothesis and Pillow beside fastload's own dependencies."""
+"""Names under which they are imported. Tests need pytest, pytest-timeout, hypothesis and Pillow beside
+fastload's own dependencies."""
 
 
 class TestFile(pytest.Module):
-    """A test file, which is skipped where an import at its top, or in a module that it imports, finds one of EXTRAS missing."""
+    """A test file, which is skipped where an import at its top, or in a module that it imports, finds one
+    of EXTRAS missing."""
 
     __test__ = False
 
@@ -33,7 +38,8 @@ class TestFile(pytest.Module):
 
 
 def missing_extra(error: BaseException | None) -> str | None:
-    """The package of EXTRAS that is not installed, whose absence is the cause of an error; None: it has another cause."""
+    """The package of EXTRAS that is not installed, whose absence is the cause of an error; None: it has
+    another cause."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name is not None:
             package = error.name.partition(".")[0]
@@ -43,7 +49,8 @@ def missing_extra(error: BaseException | None) -> str | None:
 
 
 def needed(*packages: str) -> None:
-    """Skips the file if one of EXTRAS is not installed, and imports none: each test process collects every file."""
+    """Skips the file if one of EXTRAS is not installed, and imports none: each test process collects every
+    file."""
     for package in packages:
         if find_spec(package) is None:
             skip_without(package)

@@ -1,4 +1,5 @@
-"""What torchvision's functionals (transforms v2) make of a sample's parts at the parameters that the engine has drawn."""
+"""What torchvision's functionals (transforms v2) make of a sample's parts at the parameters that the
+engine has drawn."""
 
 from __future__ import annotations
 

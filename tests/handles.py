@@ -1,4 +1,5 @@
-"""What a test leaves alive: native objects, threads, open files. What an earlier test left may end meanwhile: only what is new counts."""
+"""What a test leaves alive: native objects, threads, open files. What an earlier test left may end
+meanwhile: only what is new counts."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def threads() -> set[str]:
 
 
 def all_ended_since(before: set[str], within: float = 5.0) -> bool:
-    """Whether the threads that are new end within so many seconds: one that was joined is listed for a moment longer."""
+    """Whether the threads that are new end within so many seconds: one that was joined is listed for a
+    moment longer."""
     until = time.monotonic() + within
     while not threads() <= before and time.monotonic() < until:
         time.sleep(0.01)
@@ -42,8 +44,8 @@ def opened_since(before: dict[str, str]) -> dict[str, str]:
 def none_left(*kinds: str, within: float = 0.0) -> Iterator[dict[str, int]]:
     """The block leaves no more native objects of these kinds, or of any, than it found; gives those found.
 
-    There may be fewer: a thread of an earlier test lets go of its own when its request has ended. A block that drops what it did not close
-    has such threads too; theirs are to be gone `within` so many seconds.
+    There may be fewer: a thread of an earlier test lets go of its own when its request has ended. A block
+    that drops what it did not close has such threads too; theirs are to be gone `within` so many seconds.
     """
     gc.collect()  # earlier tests' objects in cycles
     before = core.live_handles()

@@ -8,7 +8,8 @@ from typing import Any
 
 
 def pairwise(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Returns rows of the product of `axes`, the same ones each time, in which each pair of values of two axes occurs.
+    """Returns rows of the product of `axes`, the same ones each time, in which each pair of values of two
+    axes occurs.
 
     Each row is the one of the product that has the most pairs which no earlier row has.
     """

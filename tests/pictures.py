@@ -1,4 +1,5 @@
-"""Pictures that behave like photographs, made here: real JPEG files for tests that need many, or of given sizes."""
+"""Pictures that behave like photographs, made here: real JPEG files for tests that need many, or of given
+sizes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ OTHERS = [
 
 
 def png(draw: random.Random, colour: int, bits: int) -> bytes:
-    """A sound PNG of up to 40 x 40 pixels: rows of any filters, data in several chunks, other chunks before and after it."""
+    """A sound PNG of up to 40 x 40 pixels: rows of any filters, data in several chunks, other chunks
+    before and after it."""
     width, height = draw.randint(1, 40), draw.randint(1, 40)
     row = (width * SAMPLES[colour] * bits + 7) // 8
     filters = draw.choice([(0,), (1,), (2,), (3,), (4,), (0, 1, 2, 3, 4)])

@@ -1,4 +1,5 @@
-"""A source of samples with a mask, boxes, keypoints, instances and rows: ordinary ones, and those that break loaders."""
+"""A source of samples with a mask, boxes, keypoints, instances and rows: ordinary ones, and those that
+break loaders."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ FIELDS = (
     Field("tokens", "array", "int64", (None,)),
 )
 ODD = 6
-"""The first samples: no object; one pixel; a thousand objects; boxes on edges; boxes outside; masks of one pixel."""
+"""The first samples: no object; one pixel; a thousand objects; boxes on edges; boxes outside; masks of one
+pixel."""
 
 
 OUTLINED = (*FIELDS, Field("lines", "polygons", of="boxes"))
@@ -95,7 +97,8 @@ class Scenes:
         return corners.astype(np.float32)
 
     def _masks(self, position: int, boxes: Array, width: int, height: int) -> Any:
-        """The pixels in each box; of sample 5 one pixel each, of one with a thousand objects run lengths without one pixel."""
+        """The pixels in each box; of sample 5 one pixel each, of one with a thousand objects run lengths
+        without one pixel."""
         if position == 2:
             return [{"size": [height, width], "counts": [height * width]}] * len(boxes)
         masks = np.zeros((len(boxes), height, width), np.uint8)
@@ -108,7 +111,8 @@ class Scenes:
 
 
 class Outlined(Scenes):
-    """Scenes with outlines: of each box none, one or two parts, of which the first has its corners; some parts have one point, or none."""
+    """Scenes with outlines: of each box none, one or two parts, of which the first has its corners; some
+    parts have one point, or none."""
 
     fields = OUTLINED
 

@@ -15,7 +15,8 @@ COUNT = 6
 
 
 class Numbered:
-    """Base of a source of samples that are made of their numbers: COUNT of them, or `count`. A subclass has `fields` and read()."""
+    """Base of a source of samples that are made of their numbers: COUNT of them, or `count`. A subclass
+    has `fields` and read()."""
 
     title, classes, concurrent, count = "numbered", None, True, COUNT
 

@@ -1,4 +1,5 @@
-"""Ids of parametrized tests that are the same in every process, so that the workers of pytest-xdist agree on what they collected."""
+"""Ids of parametrized tests that are the same in every process, so that the workers of pytest-xdist agree
+on what they collected."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_seconds_of_each_test(tmp_path: Path) -> None:
-    """A test has the seconds of its process and of the children that ended in it, also when other processes run the tests."""
+    """A test has the seconds of its process and of the children that ended in it, also when other
+    processes run the tests."""
     done = run(tmp_path, "--cpu-ledger=ledger.json", "--cpu-budget=1000", "-n1")
     assert done.returncode == 0, done.stdout + done.stderr
     seconds = json.loads((tmp_path / "ledger.json").read_text())
@@ -75,7 +76,8 @@ def test_a_run_over_its_budget_fails(tmp_path: Path) -> None:
 
 
 def test_seconds_count_at_one_pace() -> None:
-    """Where the fixed computation takes twice as long, a second counts for half of one, and for one at most; measured now and then."""
+    """Where the fixed computation takes twice as long, a second counts for half of one, and for one at
+    most; measured now and then."""
     took = [2 * PACE_SECONDS, PACE_SECONDS / 2]
     pace = Pace(lambda: took.pop(0), every=3600)
     assert [pace.share, pace.share] == [0.5, 0.5]
@@ -85,7 +87,8 @@ def test_seconds_count_at_one_pace() -> None:
 
 
 def test_every_two_values_meet() -> None:
-    """A pairwise table has each pair of values of two axes, in fewer rows than the product, and is the same each time."""
+    """A pairwise table has each pair of values of two axes, in fewer rows than the product, and is the
+    same each time."""
     axes = ["abcde", (None, 1, 3), (False, True), range(4)]
     rows = pairwise(*axes)
     for one, other in combinations(range(4), 2):

@@ -1,4 +1,5 @@
-"""The suite without the optional packages: every test file is collected, or skipped with the package that it needs."""
+"""The suite without the optional packages: every test file is collected, or skipped with the package that
+it needs."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ def test_the_suite_without_extras(tmp_path: Path) -> None:
     settings = ["-p", "no:cacheprovider", "-p", "pytest_timeout", "-c", str(HERE.parent / "pyproject.toml")]
     collect = ["--collect-only", "-qq", *settings, str(HERE)]
     script = f"{hidden}; import pytest; raise SystemExit(pytest.main({collect}))"
+    # Other packages' plugins need extras.
     environment = {
         **os.environ,
         "PYTEST_ADDOPTS": "",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }  # other packages' plugins need extras
+    }
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
@@ -36,7 +38,8 @@ def test_the_suite_without_extras(tmp_path: Path) -> None:
 
 
 def test_other_errors_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a package of EXTRAS that is not installed is a reason to skip: no module of the tests' own, or of fastload, or of an extra."""
+    """Only a package of EXTRAS that is not installed is a reason to skip: no module of the tests' own, or
+    of fastload, or of an extra."""
 
     def importing(name: str) -> str | None:
         try:

@@ -1,4 +1,5 @@
-"""What users write by mistake, and what they may expect to work: the answer names the mistake, at once and in one sentence."""
+"""What users write by mistake, and what they may expect to work: the answer names the mistake, at once and
+in one sentence."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def containers() -> list[Any]:
 
 @pytest.mark.parametrize("transform", containers(), ids=named)
 def test_a_transforms_class(packed: Path, transform: Any) -> None:
-    """`T.CenterCrop` without parentheses is told as such, alone, in lists, in Compose and in other containers."""
+    """`T.CenterCrop` without parentheses is told as such, alone, in lists, in Compose and in other
+    containers."""
     with pytest.raises(TransformError, match=r"CenterCrop is the class.*CenterCrop\(\.\.\.\)"):
         PackedDataset(packed, transform=transform)
 
@@ -125,7 +127,10 @@ def test_a_limit_on_pixels(packed: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_package_imports_with_any_environment() -> None:
     """A wrong variable is no error of the import."""
-    code = "import os; os.environ['FASTLOAD_MAX_PIXELS'] = 'abc'; import fastload.dataset.packed, fastload.packing"
+    code = (
+        "import os; os.environ['FASTLOAD_MAX_PIXELS'] = 'abc'; import fastload.dataset.packed, "
+        "fastload.packing"
+    )
     done = warm.run(code)
     assert done.returncode == 0, done.stderr
 
@@ -146,7 +151,8 @@ def test_two_folders_or_tables(image_folder: Path, tmp_path: Path) -> None:
 def test_verify_counts_what_it_could_not_check(
     image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a truncated only shard nothing is known of any sample: that is said, instead of a count of 0 bad ones."""
+    """Of a truncated only shard nothing is known of any sample: that is said, instead of a count of 0 bad
+    ones."""
     pack(image_folder, tmp_path / "ds")
     shard = tmp_path / "ds" / Manifest.load(tmp_path / "ds").shards[0].file
     shard.write_bytes(shard.read_bytes()[:-4096])
@@ -157,7 +163,8 @@ def test_verify_counts_what_it_could_not_check(
 
 
 def test_a_lost_manifest(image_folder: Path, tmp_path: Path) -> None:
-    """The advice is that which works: --overwrite; --resume is advised of an unfinished pack, and of that alone."""
+    """The advice is that which works: --overwrite; --resume is advised of an unfinished pack, and of that
+    alone."""
     out = tmp_path / "ds"
     pack(image_folder, out, limit=5)
     (out / MANIFEST_NAME).unlink()
@@ -296,16 +303,16 @@ def test_a_path_in_place_of_a_command(
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")
 def test_too_many_workers(packed: Path) -> None:
-    """Threads beyond the limit, and processes that cannot be started, are told as num_workers, with what to do."""
+    """Threads beyond the limit, and processes that cannot be started, are told as num_workers, with what
+    to do."""
     with pytest.raises(ArgumentError, match="num_workers=5000: native threads are 4096 at most"):
         FastLoader(packed, num_workers=5000)
     loader: Any = FastLoader(range(8), num_workers=3)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = set(map(int, os.listdir("/proc/self/fd")))
     free = (number for number in itertools.count() if number not in taken)
-    resource.setrlimit(
-        resource.RLIMIT_NOFILE, (next(itertools.islice(free, 6, None)), limit[1])
-    )  # six are left
+    # Six are left.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, 6, None)), limit[1]))
     try:
         with pytest.raises(
             ResourceError,

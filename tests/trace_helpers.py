@@ -20,7 +20,8 @@ def read_trace(path: Path) -> dict[str, Any]:
 
 
 def events(path: Path) -> list[Event]:
-    """The stages in a file, oldest first, after a check: fields, no negative times, every row named, events of a row nest."""
+    """The stages in a file, oldest first, after a check: fields, no negative times, every row named,
+    events of a row nest."""
     found = read_trace(path)["traceEvents"]
     stages = sorted(
         (each for each in found if each["ph"] == "X"), key=lambda each: (each["ts"], -each["dur"])

@@ -1,14 +1,16 @@
-"""Programs of tests in interpreters that have imported torch already, which takes seconds: a server imports it once and forks.
+"""Programs of tests in interpreters that have imported torch already, which takes seconds: a server imports
+it once and forks.
 
 NOTE [ warm: what is fresh and what is not ]
-A program has its own arguments, environment, folder, streams and session. It runs as `__main__` with an empty namespace, imports fastload
-itself, and ends as an interpreter ends: exit handlers, finalizers and status are its own. From the server it has torch and what torch
-imports, under the variables that the server had when it loaded their libraries; OMP_NUM_THREADS holds for torch alone. Frameworks, which
-take as long as torch, it has where the test names them as its `imports`: a second server, forked from the first, imports them for the
-first program that needs them, so a program with `imports` may have the frameworks of an earlier one as well. A test of LD_PRELOAD, of
-such variables or of what gets imported takes `sys.executable` instead.
-The program is a child of the test's process, not of the server: the server forks twice, and the kernel gives the orphan to the test's
-process, which is its subreaper for that moment.
+A program has its own arguments, environment, folder, streams and session. It runs as `__main__` with an empty
+namespace, imports fastload itself, and ends as an interpreter ends: exit handlers, finalizers and status are
+its own. From the server it has torch and what torch imports, under the variables that the server had when it
+loaded their libraries; OMP_NUM_THREADS holds for torch alone. Frameworks, which take as long as torch, it has
+where the test names them as its `imports`: a second server, forked from the first, imports them for the first
+program that needs them, so a program with `imports` may have the frameworks of an earlier one as well. A test
+of LD_PRELOAD, of such variables or of what gets imported takes `sys.executable` instead. The program is a
+child of the test's process, not of the server: the server forks twice, and the kernel gives the orphan to the
+test's process, which is its subreaper for that moment.
 
 The servers are started by the first program that needs them, and end with the process that started it.
 """
@@ -55,7 +57,8 @@ TRAINING = ("torchvision_ops", "torch._dynamo", "torchvision")
 
 
 class Program:
-    """A running program; the part of subprocess.Popen's interface that tests use, with text pipes for stdout and stderr.
+    """A running program; the part of subprocess.Popen's interface that tests use, with text pipes for stdout
+    and stderr.
 
     Args:
         source: a script's path, or program text.
@@ -134,7 +137,8 @@ class Program:
         return code
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Reads both streams to their ends and waits for the program's. After subprocess.TimeoutExpired it can be called again."""
+        """Reads both streams to their ends and waits for the program's. After subprocess.TimeoutExpired it
+        can be called again."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self._readers:
             self._readers = [threading.Thread(target=self._drain, args=(at,), daemon=True) for at in range(2)]
@@ -169,7 +173,8 @@ def run(
     imports: Sequence[str] = (),
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end; it is killed after `timeout` seconds, and subprocess.TimeoutExpired raised."""
+    """Runs a program to its end; it is killed after `timeout` seconds, and subprocess.TimeoutExpired
+    raised."""
     program = Program(
         source, *arguments, folder=folder, environment=environment, error=error, imports=imports
     )
@@ -299,7 +304,8 @@ def _ask(server: Server, request: dict[str, Any], streams: list[int]) -> int:
 
 
 def _serve(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Answers requests. Returns in each program's process, with its request and streams; the server's own process exits here."""
+    """Answers requests. Returns in each program's process, with its request and streams; the server's own
+    process exits here."""
     line.send(b"!")
     while True:
         data, streams, _, _ = socket.recv_fds(line, LARGEST, 2)

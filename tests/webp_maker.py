@@ -1,4 +1,5 @@
-"""WebPs of many forms, made by Pillow: lossy and lossless, with alpha, metadata, animated; and damage to them."""
+"""WebPs of many forms, made by Pillow: lossy and lossless, with alpha, metadata, animated; and damage to
+them."""
 
 from __future__ import annotations
 

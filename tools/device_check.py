@@ -1,13 +1,14 @@
 """Device check: builds, tests and measures fastload on a machine with a GPU and no network.
 
-    sh tools/device_pack.sh                        here, first: fills .device/, which travels with the checkout
-    python3 tools/device_check.py                  there: every section, at most 5 minutes
+    sh tools/device_pack.sh                        here, first: fills .device/, which travels with the
+    checkout python3 tools/device_check.py                  there: every section, at most 5 minutes
     python3 tools/device_check.py --only probes    one section again, while the machine is there
     python3 tools/device_check.py --rehearse       anywhere: every section on the CPU, in tiny sizes
 
-Results are device_check.json, which is written anew after each section, and device_check.log, in --out. A short table is printed last.
-Each section is a process of its own with a time limit. One that fails does not stop the others, except the build.
-This file and the sections that come before the build need nothing but Python.
+Results are device_check.json, which is written anew after each section, and device_check.log, in --out. A
+short table is printed last. Each section is a process of its own with a time limit. One that fails does not
+stop the others, except the build. This file and the sections that come before the build need nothing but
+Python.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ class Section:
 
     Attributes:
         name: its name on the command line.
-        function: module of device_sections and function in it, which takes a Report, and whether this is a rehearsal.
+        function: module of device_sections and function in it, which takes a Report, and whether this is a
+            rehearsal.
         limit: seconds after which it is killed, with all that it started.
         title: its content in words.
         left_out: True if it is left out of a run that is late.
-        restarts: times that it is started again after it died in one of its parts: the parts that it has reported are not done again.
+        restarts: times that it is started again after it died in one of its parts: the parts that it has
+            reported are not done again.
     """
 
     name: str
@@ -90,7 +93,8 @@ class Check:
     Args:
         out: folder of the results.
         rehearse: sections run on the CPU, in tiny sizes.
-        start: starts a command with an environment and a file for its output, as started() does, which is the default.
+        start: starts a command with an environment and a file for its output, as started() does, which is the
+            default.
     """
 
     def __init__(self, out: Path, rehearse: bool, start: Starter | None = None) -> None:
@@ -163,7 +167,8 @@ class Check:
     def _process(
         self, section: Section, env: dict[str, str], file: Path, limit: float
     ) -> tuple[int | str, list[str]]:
-        """Runs a section's process. Returns its code, or words if it was killed, and the last lines of its output."""
+        """Runs a section's process. Returns its code, or words if it was killed, and the last lines of its
+        output."""
         command = [sys.executable, __file__, "--section", section.name, "--report", str(file)]
         code: int | str
         with tempfile.TemporaryFile("w+", errors="replace") as output:

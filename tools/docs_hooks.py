@@ -1,4 +1,5 @@
-"""Hooks of `make docs` (mkdocs.yml): pages made from the code and from benchmark results, and the check of public names.
+"""Hooks of `make docs` (mkdocs.yml): pages made from the code and from benchmark results, and the check of
+public names.
 
 A page asks for a generated part by a line `<!-- generated: NAME -->`:
 
@@ -27,14 +28,15 @@ PUBLIC = (
 )
 """Modules whose public names are for users: each has a docstring and a place in docs/reference."""
 WORDS_MOST = 46_000
-"""Limit on the words of all built pages for users, code, tables and the text of docstrings included; 28,000 are wanted."""
+"""Limit on the words of all built pages for users, code, tables and the text of docstrings included;
+28,000 are wanted."""
 _NOT_FOR_USERS = ("404.html", "architecture.html", "format.html")
 _INLINE = ("a", "abbr", "b", "code", "em", "i", "span", "strong", "sub", "sup")
 """Elements at whose edges no word ends: `f(x)` is one word, though its colours are four elements."""
 _PART = re.compile(r"^<!-- generated: (\S+)(?: (\S+))? -->$", re.MULTILINE)
 
 
-# ---- public names ---------------------------------------------------------------------------------------------------
+# ---- public names ------------------------------------------------------------------------------------------
 
 
 def public_names(module: str) -> dict[str, Any]:
@@ -83,11 +85,12 @@ def _directives(module: str) -> str:
     return "\n".join(f"::: {getattr(value, '__module__', module)}.{name}\n" for name, value in names)
 
 
-# ---- the command line -----------------------------------------------------------------------------------------------
+# ---- the command line --------------------------------------------------------------------------------------
 
 
 def _command(name: str) -> str:
-    """A command of `fastload`: its usage line, what it does, and its options: a table of those that no other part of the reference has."""
+    """A command of `fastload`: its usage line, what it does, and its options: a table of those that no
+    other part of the reference has."""
     from fastload.cli.help import parameters, usage
     from fastload.cli.main import COMMANDS
 
@@ -108,7 +111,8 @@ def _command(name: str) -> str:
             default = f"`{each.default}`" if each.default else ""
             # In a span of code a bar is no border of a cell, and a backslash would be shown.
             lines.append(
-                f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |"
+                f"| `{each.label}` | {default} | "
+                f"{_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |"
             )
     for said, labels in (
         (f"arguments of [`{public}`][{path}]", as_function),
@@ -125,7 +129,8 @@ def _keywords(names: Sequence[str]) -> set[str]:
 
 
 def _function(name: str) -> tuple[str, str, set[str]]:
-    """The public function that a command runs: its name, where it is defined, and its arguments; nothing for a command without one."""
+    """The public function that a command runs: its name, where it is defined, and its arguments; nothing
+    for a command without one."""
     for module in PUBLIC[1:]:
         value = public_names(module).get(name)
         if inspect.isfunction(value):
@@ -133,7 +138,7 @@ def _function(name: str) -> tuple[str, str, set[str]]:
     return "", "", set()
 
 
-# ---- benchmark results ----------------------------------------------------------------------------------------------
+# ---- benchmark results -------------------------------------------------------------------------------------
 
 
 def _results() -> str:
@@ -150,7 +155,8 @@ def _results() -> str:
 
 
 def _peers(work: str | None) -> str:
-    """A table of the loaders that bench_peers.py measured at a work with two workers; what cannot be installed has its error there."""
+    """A table of the loaders that bench_peers.py measured at a work with two workers; what cannot be
+    installed has its error there."""
     rows = [
         row
         for row in json.loads((RESULTS / "peers.json").read_text())["peers"]
@@ -193,7 +199,7 @@ def _text(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-# ---- mkdocs ---------------------------------------------------------------------------------------------------------
+# ---- mkdocs ------------------------------------------------------------------------------------------------
 
 
 def expand(markdown: str) -> str:
@@ -207,7 +213,8 @@ def expand(markdown: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Called by mkdocs with each page. The plot lies in benchmarks/results for readers of the repository, beside the pages on the site."""
+    """Called by mkdocs with each page. The plot lies in benchmarks/results for readers of the repository,
+    beside the pages on the site."""
     return expand(markdown).replace("](../benchmarks/results/", "](")
 
 
@@ -278,7 +285,8 @@ def on_post_build(config: Any) -> None:
 
 
 def on_config(config: Any) -> Any:
-    """Called by mkdocs with its settings: the repository that pages link to is the Source of pyproject.toml."""
+    """Called by mkdocs with its settings: the repository that pages link to is the Source of
+    pyproject.toml."""
     source = re.search(
         r'^Source = "(\S+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE
     )

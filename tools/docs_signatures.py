@@ -1,7 +1,8 @@
-"""Extensions of griffe, which reads the code for `make docs` (mkdocs.yml): signatures made at import are shown as help() shows them.
+"""Extensions of griffe, which reads the code for `make docs` (mkdocs.yml): signatures made at import are
+shown as help() shows them.
 
-griffe reads only the text of a module. `fastload.packing.keywords` makes the keywords of functions that take options, and their docs;
-`fastload.engines.settings` makes the parameters of FastLoader.
+griffe reads only the text of a module. `fastload.packing.keywords` makes the keywords of functions that take
+options, and their docs; `fastload.engines.settings` makes the parameters of FastLoader.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import griffe
 
 
 class Keywords(griffe.Extension):
-    """Gives `pack` the parameters of its ``__signature__`` with their texts, and others that take ``**options`` the names of theirs."""
+    """Gives `pack` the parameters of its ``__signature__`` with their texts, and others that take
+    ``**options`` the names of theirs."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by griffe with each function that it has read."""
@@ -49,12 +51,14 @@ class Keywords(griffe.Extension):
 
 
 class DeclaredArguments(griffe.DataclassesExtension):
-    """Gives FastLoader's constructor the parameters of Arguments, the dataclass that `takes()` gives it when it is imported."""
+    """Gives FastLoader's constructor the parameters of Arguments, the dataclass that `takes()` gives it
+    when it is imported."""
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Changes the package as griffe has read it from its files."""
         super().on_package(pkg=pkg, **kwargs)
         loader = pkg["loader.FastLoader"]
         loader["__init__"].parameters = pkg["engines.settings.Arguments.__init__"].parameters
-        loader.overloads.clear()  # they are for type checkers: which arguments leave the type of a batch known
+        # They are for type checkers: which arguments leave the type of a batch known
+        loader.overloads.clear()
         loader["__init__"].overloads = None

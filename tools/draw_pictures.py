@@ -1,8 +1,8 @@
 """Pictures of README and the documentation as SVG: `python tools/draw_pictures.py` writes docs/pictures.
 
-Each follows the reader's colour scheme: shapes have classes, and a style sheet in the file has their colours for light and dark pages.
-The charts take their figures from the saved results of benchmarks, and from the first table of docs/benchmarks.md. A test draws all
-pictures again and compares.
+Each follows the reader's colour scheme: shapes have classes, and a style sheet in the file has their colours
+for light and dark pages. The charts take their figures from the saved results of benchmarks, and from the
+first table of docs/benchmarks.md. A test draws all pictures again and compares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ COLOURS = {
     "soft": ("#cfe4fa", "#1d3a5c"),
     "on-accent": ("#ffffff", "#0d1117"),
 }
-"""Colours on a light page and on a dark one. `class="text"` fills a shape, `class="text-line"` draws its outline."""
+"""Colours on a light page and on a dark one. `class="text"` fills a shape, `class="text-line"` draws its
+outline."""
 
 
 def _rules(scheme: int) -> str:
@@ -38,10 +39,13 @@ def _rules(scheme: int) -> str:
     )
 
 
-STYLE = f"text {{ font-family: system-ui, sans-serif }} {_rules(0)} @media (prefers-color-scheme: dark) {{ {_rules(1)} }}"
+STYLE = (
+    f"text {{ font-family: system-ui, sans-serif }} {_rules(0)} @media (prefers-color-scheme: dark) {{ "
+    f"{_rules(1)} }}"
+)
 
 
-# ---- figures --------------------------------------------------------------------------------------------------------
+# ---- figures -----------------------------------------------------------------------------------------------
 
 
 def rates() -> list[tuple[str, int]]:
@@ -59,7 +63,8 @@ def rates() -> list[tuple[str, int]]:
 
 
 def ratios() -> list[tuple[str, float]]:
-    """Programs and their images a second, as times of torch's DataLoader in the same run of a benchmark; the slowest first."""
+    """Programs and their images a second, as times of torch's DataLoader in the same run of a benchmark;
+    the slowest first."""
     programs, place, packed, dct = (result(name) for name in ("programs", "in_place", "loader_in500", "dct"))
     return [
         ("torch DataLoader + Pillow", 1.0),
@@ -72,7 +77,8 @@ def ratios() -> list[tuple[str, float]]:
 
 
 def peers() -> list[tuple[str, float, float]]:
-    """Other loaders at crops with two workers: name, rate as times of torch's, CPU seconds for 1,000 images; the slowest first."""
+    """Other loaders at crops with two workers: name, rate as times of torch's, CPU seconds for 1,000
+    images; the slowest first."""
     rows = [
         row
         for row in result("peers")["peers"]
@@ -94,7 +100,7 @@ def target(saved: Any, name: str) -> float:
     return float(next(each["value"] for each in saved["targets"] if each["name"] == name))
 
 
-# ---- parts of a picture ---------------------------------------------------------------------------------------------
+# ---- parts of a picture ------------------------------------------------------------------------------------
 
 
 def text(
@@ -109,7 +115,10 @@ def text(
 ) -> str:
     """A line of text whose baseline is at y."""
     weight = ' font-weight="600"' if bold else ""
-    return f'<text class="{colour}" x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{weight}>{escape(words)}</text>'
+    return (
+        f'<text class="{colour}" x="{x:g}" y="{y:g}" font-size="{size}" '
+        f'text-anchor="{anchor}"{weight}>{escape(words)}</text>'
+    )
 
 
 def box(
@@ -132,10 +141,12 @@ def arrow(points: list[tuple[float, float]]) -> str:
 def picture(width: int, height: int, title: str, parts: Iterator[str]) -> str:
     """A whole SVG file."""
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" role="img">',
         f"<title>{escape(title)}</title>",
         f"<style>{STYLE}</style>",
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="5" markerHeight="5" orient="auto">',
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="5" '
+        'markerHeight="5" orient="auto">',
         '<path class="quiet" d="M0 0L8 4L0 8z"/></marker></defs>',
         *parts,
         "</svg>",
@@ -165,7 +176,7 @@ def bars(title: str, rows: Sequence[tuple[str, float, str, bool]], notes: Sequen
     return picture(WIDTH, 52 * len(rows) + 18 + 20 * len(notes), title, parts())
 
 
-# ---- the pictures ---------------------------------------------------------------------------------------------------
+# ---- the pictures ------------------------------------------------------------------------------------------
 
 
 def rate_chart() -> str:

@@ -1,14 +1,17 @@
-"""FakeCuda: CUDA devices made of ordinary memory, whose streams run late. For tests of the order of copies, kernels, events and frees on a
-machine without a GPU.
+"""FakeCuda: CUDA devices made of ordinary memory, whose streams run late. For tests of the order of copies,
+kernels, events and frees on a machine without a GPU.
 
 NOTE [ fake cuda: late streams ]
-Work that is queued on a stream runs when somebody waits for it (an event, a stream, a device, a value on the host), and not before. So a
-copy that is not waited for reads its source as late as a busy GPU might. Work runs on addresses, not on tensors: whoever frees or refills
-memory under it changes what it reads, and memory that nothing has written yet is full of POISON. Host and device memory come from caches
-that follow torch's rules: a block is used again by the stream that it was made for at once, and after events on other streams that were
-recorded on it. Faults that a driver would report, or that would corrupt memory, are collected in `faults`.
+Work that is queued on a stream runs when somebody waits for it (an event, a stream, a device, a value on the
+host), and not before. So a copy that is not waited for reads its source as late as a busy GPU might. Work
+runs on addresses, not on tensors: whoever frees or refills memory under it changes what it reads, and memory
+that nothing has written yet is full of POISON. Host and device memory come from caches that follow torch's
+rules: a block is used again by the stream that it was made for at once, and after events on other streams
+that were recorded on it. Faults that a driver would report, or that would corrupt memory, are collected in
+`faults`.
 
-What is real: the dispatcher, autograd, fastload. What is not: that two streams overlap, timings (each event takes a microsecond), kernels.
+What is real: the dispatcher, autograd, fastload. What is not: that two streams overlap, timings (each event
+takes a microsecond), kernels.
 """
 
 from __future__ import annotations
@@ -172,7 +175,8 @@ class Cache:
         self.reserved = 0
 
     def take(self, size: int, owner: Any) -> torch.Tensor:
-        """A tensor of `size` bytes for `owner`, the stream that may use the memory again at once; None: any."""
+        """A tensor of `size` bytes for `owner`, the stream that may use the memory again at once; None:
+        any."""
         with self._fake.lock:
             self._settle()
             key = self._rounded(max(size, 1)), owner
@@ -180,9 +184,8 @@ class Cache:
             if kept:
                 block = kept.pop()
             else:
-                if (
-                    owner is None or not owner.capturing
-                ):  # torch relaxes the thread that captures while it allocates
+                # Torch relaxes the thread that captures while it allocates.
+                if owner is None or not owner.capturing:
                     self._fake.unsafe(self._call)
                 block = np.full(key[0], POISON, np.uint8)
                 self.reserved += key[0]
@@ -448,7 +451,8 @@ class FakeCuda:
     # ---- host memory
 
     def host_register(self, address: int, size: int, flags: int) -> Any:
-        """cudaHostRegister. A refusal, as of memory that is registered already, also becomes the thread's last error."""
+        """cudaHostRegister. A refusal, as of memory that is registered already, also becomes the thread's
+        last error."""
         self.unsafe("cudaHostRegister")
         if self.refuse or address in self.registered:
             self._thread.error = 2 if self.refuse else 712
@@ -496,7 +500,8 @@ class FakeCuda:
         return CudaTensor(_over(flat, like, count), index)
 
     def to_device(self, tensor: torch.Tensor, index: int, non_blocking: bool) -> CudaTensor:
-        """The copy of a host tensor: of pinned memory as late as its stream runs, of any other as it is now."""
+        """The copy of a host tensor: of pinned memory as late as its stream runs, of any other as it is
+        now."""
         out = self.empty(torch.empty_like(tensor, device="meta"), index)
         self.copy(out, tensor, non_blocking)
         return out
@@ -631,9 +636,8 @@ class FakeCuda:
             if torch.version.cuda is not None:
                 self._replace_factories(stack)
             for owner, name, value in self._replacements():
-                stack.enter_context(
-                    patch.object(owner, name, value, create=owner is torch._C)
-                )  # CPU builds lack some
+                # CPU builds lack some.
+                stack.enter_context(patch.object(owner, name, value, create=owner is torch._C))
             global _fake
             _fake, before = self, _fake
             try:

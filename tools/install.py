@@ -1,4 +1,5 @@
-"""`python tools/install.py ARGUMENTS`: `pip install ARGUMENTS` by uv, in an eighth of the time; by pip where uv does not get there.
+"""`python tools/install.py ARGUMENTS`: `pip install ARGUMENTS` by uv, in an eighth of the time; by pip where
+uv does not get there.
 
 uv reads nothing of pip's configuration, so what that says of where packages come from is passed on.
 """
@@ -28,7 +29,8 @@ VARIABLES = {
 
 
 def settings(listed: str) -> tuple[list[str], dict[str, str]]:
-    """uv's options and variables of the environment, as pip's settings say; `listed`: what `pip config list` prints."""
+    """uv's options and variables of the environment, as pip's settings say; `listed`: what
+    `pip config list` prints."""
     found: dict[str, str] = {}
     for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")

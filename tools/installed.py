@@ -1,9 +1,11 @@
-"""Runs tests against fastload as it is installed from its wheel: `python tools/installed.py [PYTEST ARGUMENTS]`.
+"""Runs tests against fastload as it is installed from its wheel:
+`python tools/installed.py [PYTEST ARGUMENTS]`.
 
-The wheel goes into an environment of its own, which borrows torch and the tools of the one that runs this. With `--as-it-is` first, the
-fastload that this interpreter has installed is tested. The tests run in a copy of the checkout that has no package, so that none of them,
-and no program that they start, can import the checkout's; tests/conftest.py refuses to run them on it all the same. Tests of the checkout
-itself are left out: its build, its pages and its recipes. `make test-installed` runs it.
+The wheel goes into an environment of its own, which borrows torch and the tools of the one that runs this.
+With `--as-it-is` first, the fastload that this interpreter has installed is tested. The tests run in a copy
+of the checkout that has no package, so that none of them, and no program that they start, can import the
+checkout's; tests/conftest.py refuses to run them on it all the same. Tests of the checkout itself are left
+out: its build, its pages and its recipes. `make test-installed` runs it.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def outside() -> dict[str, str]:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """Makes an environment in `folder` with the wheel, and what it depends on lent by this one. Returns its interpreter.
+    """Makes an environment in `folder` with the wheel, and what it depends on lent by this one. Returns its
+    interpreter.
 
     Raises:
         subprocess.CalledProcessError: the wheel does not install.
@@ -53,13 +56,15 @@ def install(wheel: Path, folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-qq", "--python", str(python)]
     subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True, env=outside())
     (site,) = folder.glob("lib/python*/site-packages")
-    # After the environment's own; a path file does not run the lender's path files, so no editable fastload comes along.
+    # After the environment's own; a path file does not run the lender's path files, so no editable fastload
+    # comes along.
     (site / "lent.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python
 
 
 def run_tests(python: Path, folder: Path, *arguments: str) -> int:
-    """Runs pytest with an interpreter in a copy of the tests in `folder`. Paths among the arguments begin with tests/. Returns its code."""
+    """Runs pytest with an interpreter in a copy of the tests in `folder`. Paths among the arguments begin
+    with tests/. Returns its code."""
     folder.mkdir(exist_ok=True)
     for name in COPIED:
         if (ROOT / name).is_dir():

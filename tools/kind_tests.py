@@ -1,10 +1,12 @@
-"""Counts the places that ask which kind a field is of, or how an image is stored, outside of fastload/store/kinds.
+"""Counts the places that ask which kind a field is of, or how an image is stored, outside of
+fastload/store/kinds.
 
     python tools/kind_tests.py [FOLDER]
 
-FOLDER: the package, by default fastload. A place is a comparison of a kind (a name `kind`, an attribute `.kind`, an item of `kinds`) with
-the name of a kind or of an image codec, with `core.KIND_...`, or with a set of kinds; or an item that a table has for a kind. The files
-come with their counts, the most first, and the sum last.
+FOLDER: the package, by default fastload. A place is a comparison of a kind (a name `kind`, an attribute
+`.kind`, an item of `kinds`) with the name of a kind or of an image codec, with `core.KIND_...`, or with a set
+of kinds; or an item that a table has for a kind. The files come with their counts, the most first, and the
+sum last.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def _last(node: ast.expr) -> str:
 
 
 def _named(node: ast.expr) -> bool:
-    """Whether an expression has the name of a kind, or `core.KIND_...`, in it; or is a constant that may be a set of kinds."""
+    """Whether an expression has the name of a kind, or `core.KIND_...`, in it; or is a constant that may
+    be a set of kinds."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and part.value in NAMES:
             return True
@@ -58,7 +61,8 @@ def _set_of_kinds(node: ast.expr, tree_names: frozenset[str]) -> bool:
 def places(path: Path) -> Iterator[ast.expr]:
     """The places in one file."""
     tree = ast.parse(path.read_text())
-    # Names that are bound to something with a kind's name in it, or come from elsewhere: sets and tables of kinds.
+    # Names that are bound to something with a kind's name in it, or come from elsewhere: sets and tables of
+    # kinds.
     known = {
         alias.asname or alias.name
         for node in ast.walk(tree)

@@ -1,8 +1,8 @@
 """Prints the notes of a release, and refuses one that is not ready: `python tools/release_notes.py v1.2.3`.
 
-The tag is the version of the package, and the changelog's first section is that version's, with a date: `## 1.2.3 (2026-01-31)`. On
-GitHub, the addresses in pyproject.toml are those of the repository that makes the release.
-Runs without fastload installed.
+The tag is the version of the package, and the changelog's first section is that version's, with a date:
+`## 1.2.3 (2026-01-31)`. On GitHub, the addresses in pyproject.toml are those of the repository that makes the
+release. Runs without fastload installed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ def notes(tag: str, package: str, changelog: str) -> str:
         changelog: text of CHANGELOG.md.
 
     Raises:
-        SystemExit: the tag is not the package's version, or the first section is another's, has no date, or is empty.
+        SystemExit: the tag is not the package's version, or the first section is another's, has no date, or
+            is empty.
     """
     found = re.search(r'^__version__ = "(.+)"$', package, re.MULTILINE)
     version = found[1] if found else "unknown"
     if tag != f"v{version}":
         raise SystemExit(
-            f"the tag is {tag}, and fastload/__init__.py says {version}: tag v{version}, or change the version"
+            f"the tag is {tag}, and fastload/__init__.py says {version}: tag v{version}, or change "
+            "the version"
         )
     _, *sections = re.split(r"^## ", changelog, flags=re.MULTILINE)
     title, _, text = sections[0].partition("\n") if sections else ("", "", "")
     dated = re.fullmatch(r"(\S+) \((\d{4}-\d{2}-\d{2})\)", title.strip())
     if dated is None or dated[1] != version:
         raise SystemExit(
-            f"CHANGELOG.md begins with {title.strip()!r}: write `## {version} (YYYY-MM-DD)`, with the day of the release"
+            f"CHANGELOG.md begins with {title.strip()!r}: write `## {version} (YYYY-MM-DD)`, with "
+            "the day of the release"
         )
     try:
         datetime.date.fromisoformat(dated[2])

@@ -1,4 +1,5 @@
-"""Tries an installed fastload where there is no compiler: packs pictures made here, checks, unpacks and loads them.
+"""Tries an installed fastload where there is no compiler: packs pictures made here, checks, unpacks and loads
+them.
 
 The workflow of the wheels runs it in a container for each wheel. Without torch the commands are tried alone.
 """
@@ -16,7 +17,8 @@ from PIL import Image
 
 
 def main() -> None:
-    """Raises where there is a compiler, a command fails, or what is unpacked or loaded is not what was packed."""
+    """Raises where there is a compiler, a command fails, or what is unpacked or loaded is not what was
+    packed."""
     if (
         compiler := shutil.which("cc") or shutil.which("gcc")
     ) is not None and "--with-compiler" not in sys.argv:

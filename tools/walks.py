@@ -1,7 +1,9 @@
-"""Prints which files of fastload one iter() and two batches go through, in which order: `python tools/walks.py`.
+"""Prints which files of fastload one iter() and two batches go through, in which order:
+`python tools/walks.py`.
 
-A walk is taken with sys.setprofile in the thread that iterates. A file is entered when a function of it is called from another
-file of fastload; returning to the caller's file is no entry. docs/architecture.md names the rooms in the order of these walks.
+A walk is taken with sys.setprofile in the thread that iterates. A file is entered when a function of it is
+called from another file of fastload; returning to the caller's file is no entry. docs/architecture.md names
+the rooms in the order of these walks.
 """
 
 from __future__ import annotations

@@ -51,7 +51,8 @@ def last_error(text: str) -> str:
 def stand_in_for_cuda(site: Path) -> None:
     """Gives packages beside torch's CPU build empty libraries in place of the CUDA ones that they link to.
 
-    Their CPU decoders call nothing of these, but the linker wants them. Every function in them ends the process.
+    Their CPU decoders call nothing of these, but the linker wants them. Every function in them ends the
+    process.
     """
     if not (site / "torch").is_dir() or (site / "torch" / "lib" / LIBRARIES[0]).exists():
         return

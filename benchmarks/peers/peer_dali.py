@@ -1,6 +1,8 @@
-"""NVIDIA DALI on the CPU: the file reader, the decoder that crops, resize and mirror, in its threads. uint8, antialiased.
+"""NVIDIA DALI on the CPU: the file reader, the decoder that crops, resize and mirror, in its threads. uint8,
+antialiased.
 
-The form ``dynamic`` calls the same operators one by one, as DALI's dynamic mode has them; the others are a pipeline.
+The form ``dynamic`` calls the same operators one by one, as DALI's dynamic mode has them; the others are a
+pipeline.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Hugging Face datasets: Arrow files with the JPEGs' bytes in them, torch's DataLoader, Pillow's pixels. uint8, antialiased."""
+"""Hugging Face datasets: Arrow files with the JPEGs' bytes in them, torch's DataLoader, Pillow's pixels.
+uint8, antialiased."""
 
 from __future__ import annotations
 

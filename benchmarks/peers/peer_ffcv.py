@@ -1,4 +1,5 @@
-"""ffcv: a .beton file of JPEGs that it encodes anew at quality 90, threads, code compiled by Numba. uint8; cv2's area resize."""
+"""ffcv: a .beton file of JPEGs that it encodes anew at quality 90, threads, code compiled by Numba. uint8;
+cv2's area resize."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def make(task: turn.Task) -> None:
 
 
 def load(task: turn.Task) -> Any:
-    """The documented pipeline of ImageNet, without its normalisation; its loader wants a number of threads."""
+    """The documented pipeline of ImageNet, without its normalisation; its loader wants a number of
+    threads."""
     crop = RandomResizedCropRGBImageDecoder((task.size, task.size))
     pipelines = {
         "image": [crop, RandomHorizontalFlip(), ToTensor(), ToTorchImage()],

@@ -25,7 +25,8 @@ class Crops(grain.transforms.Map):
 
 
 def load(task: turn.Task) -> Any:
-    """A dataset that is shuffled, repeated, mapped and batched, read ahead by the task's number of processes."""
+    """A dataset that is shuffled, repeated, mapped and batched, read ahead by the task's number of
+    processes."""
     mapped = grain.MapDataset.source(task.files).seed(task.seed).shuffle().repeat().map(Crops(task.size))
     batches = mapped.to_iter_dataset().batch(task.batch, drop_remainder=True)
     return turn.Stream(

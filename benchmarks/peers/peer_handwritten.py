@@ -1,4 +1,5 @@
-"""PyTurboJPEG and cv2 on LMDB under torch's DataLoader. uint8; cv2's bilinear resize, which does not antialias."""
+"""PyTurboJPEG and cv2 on LMDB under torch's DataLoader. uint8; cv2's bilinear resize, which does not
+antialias."""
 
 from __future__ import annotations
 
@@ -29,9 +30,8 @@ class Whole(HandWritten):
         if self._txn is None:
             self._open()
         value = self._txn.get(index.to_bytes(8, "big"))
-        return self._turbo.decode(value[4:], pixel_format=0), int.from_bytes(
-            value[:4], "little"
-        )  # 0: TJPF_RGB
+        # 0: TJPF_RGB.
+        return self._turbo.decode(value[4:], pixel_format=0), int.from_bytes(value[:4], "little")
 
 
 class Views(Whole):
@@ -74,7 +74,8 @@ def load(task: turn.Task) -> Any:
 
 
 def crops(task: turn.Task) -> Iterator[Any]:
-    """HandWritten's decoder and resize; no image of the corpus is large enough for its decoding at half size."""
+    """HandWritten's decoder and resize; no image of the corpus is large enough for its decoding at half
+    size."""
     turbo = TurboJPEG()
     for path, _ in task.files:
         picture = turbo.decode(Path(path).read_bytes(), pixel_format=0)  # 0: TJPF_RGB

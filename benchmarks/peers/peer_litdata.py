@@ -1,4 +1,5 @@
-"""LitData: its chunks of the JPEGs' bytes on the local disk, its own loader, Pillow's pixels. uint8, antialiased."""
+"""LitData: its chunks of the JPEGs' bytes on the local disk, its own loader, Pillow's pixels. uint8,
+antialiased."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """SPDL: a pipeline of threads around FFmpeg's decoder and filters (crop, scale, hflip). uint8.
 
-FFmpeg's scaler widens its bilinear filter when it shrinks, so it antialiases. Images are decoded whole, then cropped.
+FFmpeg's scaler widens its bilinear filter when it shrinks, so it antialiases. Images are decoded whole, then
+cropped.
 """
 
 from __future__ import annotations

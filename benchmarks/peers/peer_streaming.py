@@ -1,4 +1,5 @@
-"""Mosaic Streaming: its MDS shards of the JPEGs' bytes on the local disk, torch's DataLoader, Pillow's pixels. uint8, antialiased."""
+"""Mosaic Streaming: its MDS shards of the JPEGs' bytes on the local disk, torch's DataLoader, Pillow's
+pixels. uint8, antialiased."""
 
 from __future__ import annotations
 

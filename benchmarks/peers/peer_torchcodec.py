@@ -1,6 +1,7 @@
 """torchcodec's decode_jpeg under torch's DataLoader, with torch's own antialiased resize. uint8.
 
-torchcodec decodes; crops and resizes are the caller's, here torch.nn.functional.interpolate, as in torchvision's v2.
+torchcodec decodes; crops and resizes are the caller's, here torch.nn.functional.interpolate, as in
+torchvision's v2.
 """
 
 from __future__ import annotations

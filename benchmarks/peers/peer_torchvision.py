@@ -1,4 +1,5 @@
-"""torchvision's v2 transforms on tensors of its own decode_jpeg, under torch's DataLoader. uint8, antialiased."""
+"""torchvision's v2 transforms on tensors of its own decode_jpeg, under torch's DataLoader. uint8,
+antialiased."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """TurboLoader as its own documents have it, in three forms. float32, labels by the index of a sample.
 
-Forms: ``tar`` (crops of JPEGs, ``train_aug``), ``antialias`` (the same with its option for antialiased shrinking), and ``tbl``: images
-are decoded once, squeezed to 256 x 256 pixels and stored raw; an epoch crops those pixels and decodes nothing. The number of its threads
-is the process's CPUs: a task of one worker runs on one CPU, and so does the loop.
+Forms: ``tar`` (crops of JPEGs, ``train_aug``), ``antialias`` (the same with its option for antialiased
+shrinking), and ``tbl``: images are decoded once, squeezed to 256 x 256 pixels and stored raw; an epoch crops
+those pixels and decodes nothing. The number of its threads is the process's CPUs: a task of one worker runs
+on one CPU, and so does the loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Pillow's pixels for loaders that bring none of their own: the antialiased RandomResizedCrop and flip, written out.
+"""Pillow's pixels for loaders that bring none of their own: the antialiased RandomResizedCrop and flip,
+written out.
 
 fastload.bench.rivals.PillowFolder does the same for a folder; here it is bytes, and no torch is imported.
 """

@@ -1,9 +1,11 @@
-"""The part that all programs of benchmarks/peers share: a task of bench_peers.py comes as JSON, and one line of JSON answers it.
+"""The part that all programs of benchmarks/peers share: a task of bench_peers.py comes as JSON, and one line
+of JSON answers it.
 
     PYTHON peer_NAME.py '{"task": "rate", ...}'
 
-Tasks: ``make`` writes the peer's own dataset of the tree; ``rate`` measures a loader of random crops; ``crops`` writes whole square
-images, resized by the peer's own code, as an .npy file. Of fastload only what imports no torch is used, because not every peer has torch.
+Tasks: ``make`` writes the peer's own dataset of the tree; ``rate`` measures a loader of random crops;
+``crops`` writes whole square images, resized by the peer's own code, as an .npy file. Of fastload only what
+imports no torch is used, because not every peer has torch.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ Load = Callable[[Task], Iterable[Any]]
 
 
 class Stream:
-    """A loader whose batches never end, cut into epochs of so many batches; what it reads ahead serves the next epoch."""
+    """A loader whose batches never end, cut into epochs of so many batches; what it reads ahead serves the
+    next epoch."""
 
     def __init__(self, batches: Iterator[Any], each: int) -> None:
         self._batches = batches
@@ -117,7 +120,8 @@ class Epochs:
 def check_batch(batch: Any, task: Task) -> None:
     """Raises RuntimeError unless the batch holds as many samples of the task's work as agreed.
 
-    ``crop``: (images, labels). ``views``: (a list of images of all VIEWS, labels). ``detection``: (images, boxes of each, ...).
+    ``crop``: (images, labels). ``views``: (a list of images of all VIEWS, labels). ``detection``: (images,
+    boxes of each, ...).
     """
     images, second = batch[0], batch[1]
     if task.work == "views":
@@ -185,7 +189,8 @@ def run(
         load: makes the loader: whole batches only, (images, labels), shuffled, RandomResizedCrop and flip.
         crops: gives every file of the tree, all of them square, whole and resized to ``size``, as HWC pixels.
         make: writes the peer's own dataset to ``data``, which does not exist; None: it reads the tree.
-        views: makes the loader of VIEWS: every file is read once, cropped, resized and flipped for each of them.
+        views: makes the loader of VIEWS: every file is read once, cropped, resized and flipped for each of
+            them.
         detection: makes the loader of whole images with boxes: resized to SIDE x SIDE and flipped, boxes too.
     """
     loads = {"crop": load, "views": views, "detection": detection}

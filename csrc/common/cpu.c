@@ -33,7 +33,8 @@ static bool slow_pdep(void) {
     return __builtin_cpu_is("amdfam15h") || __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2");
 }
 
-/* clang 14 has no "f16c" in __builtin_cpu_supports. "avx" says that the system saves the registers that F16C works on. */
+/* clang 14 has no "f16c" in __builtin_cpu_supports. "avx" says that the system saves the registers that F16C
+ * works on. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);

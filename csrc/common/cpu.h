@@ -1,7 +1,8 @@
 /* common/cpu: which of the CPU's later instructions this process uses.
  *
- * They are all that the CPU has, unless fl_cpu_use says otherwise, as the native module does with the environment variable FASTLOAD_CPU when
- * it is loaded. The answer may change between two calls of a function, never during one: each asks once.
+ * They are all that the CPU has, unless fl_cpu_use says otherwise, as the native module does with the
+ * environment variable FASTLOAD_CPU when it is loaded. The answer may change between two calls of a function,
+ * never during one: each asks once.
  */
 #ifndef FL_COMMON_CPU_H
 #define FL_COMMON_CPU_H
@@ -24,8 +25,9 @@ typedef enum fl_cpu_feature {
 /* True if all these features are in use. */
 bool fl_cpu_has(unsigned features);
 
-/* Restricts what is used to the features in a list of names, separated by commas: those of fl_cpu_feature in small letters. "plain" names none of
- * them; NULL or "" all. What the CPU lacks is never used. FL_EARG for another name, with all names. Any thread, any time. */
+/* Restricts what is used to the features in a list of names, separated by commas: those of fl_cpu_feature in
+ * small letters. "plain" names none of them; NULL or "" all. What the CPU lacks is never used. FL_EARG for
+ * another name, with all names. Any thread, any time. */
 fl_code fl_cpu_use(const char *names, fl_error *err);
 
 enum { FL_CPU_NAMES = 128 }; /* room for all names, and what separates them */

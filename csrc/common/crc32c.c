@@ -4,8 +4,9 @@
  *   aarch64  the crc32cx instruction, where the CPU has it
  *   others   eight table look-ups for eight bytes ("slicing-by-8"; Kounavis and Berry, 2008)
  *
- * The instruction takes 3 cycles but one can start every cycle, so three stretches of the input run interleaved. Their remainders are
- * then joined: moving a remainder over n zero bytes is linear over GF(2), hence four table look-ups for a fixed n.
+ * The instruction takes 3 cycles but one can start every cycle, so three stretches of the input run
+ * interleaved. Their remainders are then joined: moving a remainder over n zero bytes is linear over GF(2),
+ * hence four table look-ups for a fixed n.
  */
 #include "common/crc32c.h"
 
@@ -70,7 +71,8 @@ __attribute__((target(CRC_TARGET))) static uint32_t crc_instruction(uint32_t crc
     CRC_BODY
 }
 #elif defined(__aarch64__)
-/* Written as assembly because the intrinsics' header hides them unless the whole file is built for the extension. */
+/* Written as assembly because the intrinsics' header hides them unless the whole file is built for the
+ * extension. */
 static inline uint64_t crc_step8(uint64_t crc, uint64_t word) {
     uint32_t out;
     __asm__(".arch_extension crc\n\tcrc32cx %w0, %w1, %x2" : "=r"(out) : "r"((uint32_t)crc), "r"(word));
@@ -90,7 +92,8 @@ static uint32_t crc_instruction(uint32_t crc, const uint8_t *bytes, size_t size)
 }
 #endif
 
-/* Fills table so that crc_move(table, crc) is crc after `zeros` more bytes of zero: 32 single bits are moved, the rest follow by xor. */
+/* Fills table so that crc_move(table, crc) is crc after `zeros` more bytes of zero: 32 single bits are moved,
+ * the rest follow by xor. */
 static void crc_make_shift(crc_shift table, size_t zeros) {
     for (int bit = 0; bit < 32; bit++) {
         uint32_t crc = (uint32_t)1 << bit;

@@ -1,4 +1,5 @@
-/* common/image: the plain data that the decoder, the resizer and the pipeline hand to each other. Owns nothing. */
+/* common/image: the plain data that the decoder, the resizer and the pipeline hand to each other. Owns
+ * nothing. */
 #ifndef FL_COMMON_IMAGE_H
 #define FL_COMMON_IMAGE_H
 
@@ -9,15 +10,15 @@
 /* Longest side, in pixels: row offsets in bytes, and their sums, stay far below a uint32. */
 enum { FL_IMAGE_SIDE_MAX = 1 << 24 };
 
-/* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. Planes, which are grey, RGBA and 16-bit
- * images, say what their pixels are. */
+/* RGB, 8 bit, interleaved; borrowed: valid until the next call on the object that returned it. Planes, which
+ * are grey, RGBA and 16-bit images, say what their pixels are. */
 typedef struct fl_view {
     const uint8_t *pixels;
     size_t stride; /* bytes from one row to the next */
     uint32_t width, height;
     size_t tail; /* bytes readable after the last pixel of the last row: lets SIMD loads run over the end */
-    uint8_t channels,
-        depth; /* of planes: 1 to 4 channels, interleaved, of 1 or 2 bytes, little-endian; both 0: RGB, 8 bit */
+    /* of planes: 1 to 4 channels, interleaved, of 1 or 2 bytes, little-endian; both 0: RGB, 8 bit */
+    uint8_t channels, depth;
 } fl_view;
 
 /* Bytes of a pixel. */
@@ -39,15 +40,16 @@ typedef enum fl_dtype {
 } fl_dtype;
 typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1 } fl_layout;
 
-/* Destination of an image: its row of the batch, or the top left corner of a larger frame. The mirror is applied last, over the whole
- * target: pixel (x, y) of the unmirrored image is stored at (width - 1 - x, ...) when hflip is set. */
+/* Destination of an image: its row of the batch, or the top left corner of a larger frame. The mirror is
+ * applied last, over the whole target: pixel (x, y) of the unmirrored image is stored at (width - 1 - x, ...)
+ * when hflip is set. */
 typedef struct fl_sink {
     void *data;
     uint32_t width, height;
     fl_dtype dtype;
     fl_layout layout;
-    const void *
-        lut; /* of dtype, [channel][value]: 3 x 256, of planes channels x 256 or 65536; NULL for FL_U8 and FL_U16 */
+    /* of dtype, [channel][value]: 3 x 256, of planes channels x 256 or 65536; NULL for FL_U8 and FL_U16 */
+    const void *lut;
     bool hflip, vflip;
     uint8_t channels, depth; /* as those of the fl_view that it is made from */
     uint32_t pitch; /* pixels from one row to the next, at least width; 0: width */

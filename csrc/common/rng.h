@@ -1,6 +1,6 @@
-/* common/rng: counter-based random numbers. Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy
- * as 1, 2, 3", SC'11). A draw is a pure function of (seed, epoch, index, stream, position): no state is shared, so
- * thread, rank, batch and order cannot change it. Plain values; any thread.
+/* common/rng: counter-based random numbers. Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random
+ * Numbers: As Easy as 1, 2, 3", SC'11). A draw is a pure function of (seed, epoch, index, stream, position):
+ * no state is shared, so thread, rank, batch and order cannot change it. Plain values; any thread.
  */
 #ifndef FL_COMMON_RNG_H
 #define FL_COMMON_RNG_H

@@ -1,7 +1,8 @@
-/* common/simd: attributes of functions in the inner loops, and the few vector idioms that several kernels use.
+/* common/simd: attributes of functions in the inner loops, and the few vector idioms that several kernels
+ * use.
  *
- * Nothing is built for the machine it is built on: a function for later CPUs says so by its attribute, and is called where common/cpu.h
- * finds the instructions. */
+ * Nothing is built for the machine it is built on: a function for later CPUs says so by its attribute, and is
+ * called where common/cpu.h finds the instructions. */
 #ifndef FL_COMMON_SIMD_H
 #define FL_COMMON_SIMD_H
 

@@ -1,7 +1,8 @@
 /* common/status: one code per failure a user can meet, and the text that goes with it.
  *
  * Every fl_ function that can fail returns an fl_code and, when it is not FL_OK, has filled the caller's
- * fl_error. An fl_error belongs to the caller, is written by one thread, and holds no pointer: it may be copied.
+ * fl_error. An fl_error belongs to the caller, is written by one thread, and holds no pointer: it may be
+ * copied.
  */
 #ifndef FL_COMMON_STATUS_H
 #define FL_COMMON_STATUS_H
@@ -37,7 +38,8 @@ typedef struct fl_error {
     char text[FL_TEXT];
 } fl_error;
 
-/* Fills err (when not NULL) and returns code, so that a failure is one statement: return fl_fail(err, FL_EIO, ...). */
+/* Fills err (when not NULL) and returns code, so that a failure is one statement: return fl_fail(err, FL_EIO,
+ * ...). */
 __attribute__((format(printf, 3, 4))) fl_code fl_fail(fl_error *err, fl_code code, const char *format, ...);
 
 /* As fl_fail, with ": <strerror(sys)>" appended; sys is kept. */

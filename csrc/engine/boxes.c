@@ -75,7 +75,8 @@ static void convert_integer(int64_t b[4], fl_box_format from, fl_box_format to) 
         for (int i = 0; i < 2; i++) b[i] = half_down(sum(sum(b[i], b[i]), b[2 + i]));
 }
 
-/* Between the two formats of sides torchvision leaves the sides as they are, and goes by no corner, which would round. */
+/* Between the two formats of sides torchvision leaves the sides as they are, and goes by no corner, which
+ * would round. */
 static void convert_float(float b[4], fl_box_format from, fl_box_format to) {
     if (from == FL_BOXES_XYWH && to == FL_BOXES_CXCYWH) {
         for (int i = 0; i < 2; i++) b[i] += b[2 + i] / 2;

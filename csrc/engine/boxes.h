@@ -1,8 +1,9 @@
-/* engine/boxes: bounding boxes through the steps of a geometry, as torchvision's transforms v2 take them (0.28, clamping_mode "soft").
+/* engine/boxes: bounding boxes through the steps of a geometry, as torchvision's transforms v2 take them
+ * (0.28, clamping_mode "soft").
  *
- * Pure functions on the caller's memory; any thread. float32 boxes are calculated in float32 and int64 boxes as torchvision's integer
- * tensors: crops and flips in integers, resizes, clamps and the corners of centres in float32 and truncated. (Older releases of torchvision
- * round those corners down.)
+ * Pure functions on the caller's memory; any thread. float32 boxes are calculated in float32 and int64 boxes
+ * as torchvision's integer tensors: crops and flips in integers, resizes, clamps and the corners of centres
+ * in float32 and truncated. (Older releases of torchvision round those corners down.)
  */
 #ifndef FL_ENGINE_BOXES_H
 #define FL_ENGINE_BOXES_H
@@ -38,8 +39,8 @@ uint32_t fl_boxes_columns(fl_box_format format);
 /* Takes all boxes through one step. */
 void fl_boxes_step(fl_boxes *boxes, const fl_step *step);
 
-/* True if a crop of the canvas holds the centre of a box that is kept, and a box whose centre it holds overlaps it by at least min_iou
- * (Jaccard). Not for rotated boxes. */
+/* True if a crop of the canvas holds the centre of a box that is kept, and a box whose centre it holds
+ * overlaps it by at least min_iou (Jaccard). Not for rotated boxes. */
 bool fl_boxes_overlap(const fl_boxes *boxes, int64_t x, int64_t y, int64_t width, int64_t height,
                       double min_iou);
 

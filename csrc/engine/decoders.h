@@ -1,7 +1,9 @@
-/* engine/decoders: what makes pixels of a stored image: one fl_decoder for each kind of entry that is an image.
+/* engine/decoders: what makes pixels of a stored image: one fl_decoder for each kind of entry that is an
+ * image.
  *
- * A decoder has a state of its own in each thread, made with the first image that needs it. An image is opened, then decoded once or not at
- * all; its bytes stay valid until then. The bytes are hostile. Whatever a decoder does between its open and its decode's return is its time.
+ * A decoder has a state of its own in each thread, made with the first image that needs it. An image is
+ * opened, then decoded once or not at all; its bytes stay valid until then. The bytes are hostile. Whatever a
+ * decoder does between its open and its decode's return is its time.
  *
  * To add one: its file and header, and a row in decoders.c.
  */
@@ -46,7 +48,8 @@ typedef struct fl_decoder {
     /* FL_ELIMIT beyond max_pixels; an error that names what is wrong with it. */
     fl_code (*open)(void *state, const fl_stored *image, uint64_t max_pixels, fl_image_form *form,
                     fl_error *err);
-    /* The pixels of `box`, which lies in the image and which it may widen, at eighths / 8. The view lives until the next call. */
+    /* The pixels of `box`, which lies in the image and which it may widen, at eighths / 8. The view lives
+     * until the next call. */
     fl_code (*decode)(void *state, fl_box *box, int eighths, fl_view *view, fl_error *err);
     void (*notes)(const void *state, fl_decode_notes *notes); /* NULL: there is nothing to tell */
 } fl_decoder;
@@ -56,7 +59,8 @@ enum { FL_DECODERS_MOST = 16 };
 /* FL_ELIMIT if an image has more than max_pixels. */
 fl_code fl_decoder_limit(uint32_t width, uint32_t height, uint64_t max_pixels, fl_error *err);
 
-/* The place in the table of the decoder of a kind of entry; -1: the kind is no image that this version decodes. */
+/* The place in the table of the decoder of a kind of entry; -1: the kind is no image that this version
+ * decodes. */
 int fl_decoder_find(fl_record_kind kind);
 
 /* The kind of image that a file's bytes begin as; 0: none of the table. */

@@ -190,7 +190,8 @@ fl_boxes *fl_fields_boxes(fl_fields *fields) {
     return NULL;
 }
 
-/* The part of a table that shows the source: its places without -1, which lie together, since each step moves an axis as a whole. */
+/* The part of a table that shows the source: its places without -1, which lie together, since each step moves
+ * an axis as a whole. */
 static axis shown(const int32_t *table, int64_t size) {
     uint32_t first = 0, end;
     while (first < size && table[first] < 0) first++;
@@ -375,7 +376,8 @@ static fl_code write_rows(fl_fields *fields, uint32_t number, const fl_geometry 
     return FL_OK;
 }
 
-/* Takes further boxes through the steps that the first ones went through in the resolve, which refused what cannot be done to those. */
+/* Takes further boxes through the steps that the first ones went through in the resolve, which refused what
+ * cannot be done to those. */
 static fl_code move_boxes(fl_boxes *boxes, const fl_geometry *g, fl_error *err) {
     fl_code code = fl_boxes_check(boxes, err);
     for (uint32_t k = 0; k < g->step_count && !code; k++) {

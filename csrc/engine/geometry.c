@@ -10,11 +10,12 @@ typedef struct resolving {
     fl_boxes *boxes; /* or NULL */
     fl_key key;
     fl_error *err;
-    bool
-        largest; /* no boxes are known, and crops that depend on them take nothing away: the window is the largest that it can be */
-    double wide,
-        high; /* then, past such a crop, the most that the width can be of the height, and the height of the width; 0: the window is
-                        * what it will be */
+    /* no boxes are known, and crops that depend on them take nothing away: the window is the largest that
+     * it can be */
+    bool largest;
+    /* then, past such a crop, the most that the width can be of the height, and the height of the width; 0:
+     * the window is what it will be */
+    double wide, high;
 } resolving;
 
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -30,7 +31,8 @@ static bool whole(const fl_geometry *g) {
     return g->visible.width == g->window.width && g->visible.height == g->window.height;
 }
 
-/* Narrows (or widens) the window to a rectangle given in the coordinates that the user sees, that is after the mirrors so far. */
+/* Narrows (or widens) the window to a rectangle given in the coordinates that the user sees, that is after
+ * the mirrors so far. */
 static void narrow(fl_geometry *g, fl_rect to) {
     if (g->hflip) to.x = g->window.width - to.x - to.width;
     if (g->vflip) to.y = g->window.height - to.y - to.height;
@@ -97,10 +99,12 @@ static fl_code resize(resolving *r, const fl_op *op, uint32_t width, uint32_t he
     return FL_OK;
 }
 
-/* At least the side that a canvas not larger than the window becomes, where the arithmetic of sizes rounds in another way. */
+/* At least the side that a canvas not larger than the window becomes, where the arithmetic of sizes rounds in
+ * another way. */
 static double roomy(double side) { return ceil(side) + 1; }
 
-/* A resize by the sides of a canvas of which only the largest size is known, to no more than width x height. */
+/* A resize by the sides of a canvas of which only the largest size is known, to no more than width x
+ * height. */
 static fl_code resize_largest(resolving *r, const fl_op *op, double width, double height) {
     return resize(r, op, side_of(roomy(width)), side_of(roomy(height)));
 }
@@ -113,7 +117,8 @@ static fl_code resize_largest_shorter(resolving *r, const fl_op *op, double size
     return resize_largest(r, op, width, height);
 }
 
-/* As torchvision, which does nothing where the size is reached already; but padding so far is then part of the canvas, with its own fill. */
+/* As torchvision, which does nothing where the size is reached already; but padding so far is then part of
+ * the canvas, with its own fill. */
 static fl_code resize_to(resolving *r, const fl_op *op, uint32_t width, uint32_t height) {
     if (width == r->g->window.width && height == r->g->window.height && whole(r->g)) return FL_OK;
     return resize(r, op, width, height);
@@ -215,7 +220,8 @@ static fl_code op_random_resize(resolving *r, const fl_op *op) {
     return resize_shorter(r, op, (uint32_t)low + fl_rng_below(&rng, (uint32_t)high - (uint32_t)low));
 }
 
-/* Ultralytics' LetterBox: the largest size of the image's ratio, rounded, in the middle; of an odd margin the smaller half is first. */
+/* Ultralytics' LetterBox: the largest size of the image's ratio, rounded, in the middle; of an odd margin the
+ * smaller half is first. */
 static fl_code op_letterbox(resolving *r, const fl_op *op) {
     const double width = (double)r->g->window.width, height = (double)r->g->window.height;
     const double by = fmin(op->width / width, op->height / height);
@@ -317,7 +323,8 @@ static bool try_iou_crop(const resolving *r, const fl_op *op, double min_iou, fl
     return fl_boxes_overlap(r->boxes, x, y, w, h, min_iou);
 }
 
-/* torchvision goes on for ever where no crop fits and no option says to leave the image as it is; this leaves it so after that many options. */
+/* torchvision goes on for ever where no crop fits and no option says to leave the image as it is; this leaves
+ * it so after that many options. */
 enum { IOU_ROUNDS = 200 };
 
 static fl_code op_iou_crop(resolving *r, const fl_op *op) {

@@ -1,12 +1,13 @@
-/* engine/geometry: a transform list as a program, and what it makes of one sample: which box of the source image is kept, what size it
- * becomes, which window of that is wanted, whether it is mirrored; and the same step by step, for boxes, points and masks.
- * Pure functions; plain values; any thread.
+/* engine/geometry: a transform list as a program, and what it makes of one sample: which box of the source
+ * image is kept, what size it becomes, which window of that is wanted, whether it is mirrored; and the same
+ * step by step, for boxes, points and masks. Pure functions; plain values; any thread.
  *
  * Parameters, rounding and the fallback of the random-resized crop are torchvision's (transforms v2).
  *
  * NOTE [ geometry: one draw ]
- * fl_geometry_resolve draws once for a sample; whatever belongs to it goes through the result: its image by box, window and mirrors, its
- * boxes by fl_boxes_step (in the resolve itself, because a crop may depend on them), points and masks by engine/objects.h.
+ * fl_geometry_resolve draws once for a sample; whatever belongs to it goes through the result: its image by
+ * box, window and mirrors, its boxes by fl_boxes_step (in the resolve itself, because a crop may depend on
+ * them), points and masks by engine/objects.h.
  */
 #ifndef FL_ENGINE_GEOMETRY_H
 #define FL_ENGINE_GEOMETRY_H
@@ -20,7 +21,9 @@
 typedef enum fl_op_kind {
     FL_OP_RESIZED_CROP = 1, /* width x height, scale[], ratio[]; filter, antialias */
     FL_OP_RESIZE =
-        2, /* width x height; height == 0: width is the shorter side, max_size caps the longer; both 0: the longer is max_size */
+        /* width x height; height == 0: width is the shorter side, max_size caps the longer; both 0: the
+         * longer is max_size */
+    2,
     FL_OP_CENTER_CROP = 3, /* width x height, padded with black where the image is smaller */
     FL_OP_RANDOM_CROP = 4, /* width x height, padding[left, top, right, bottom], pad_if_needed, fill */
     FL_OP_HFLIP = 5, /* p */
@@ -52,8 +55,8 @@ typedef struct fl_op {
     uint16_t mask_fill;
     int filter; /* fl_resize_filter */
     bool antialias, dct_scale;
-    bool
-        strict; /* a resize to a side that truncates to 0 fails, as in torchvision; otherwise that side becomes 1 */
+    /* a resize to a side that truncates to 0 fails, as in torchvision; otherwise that side becomes 1 */
+    bool strict;
     uint32_t option_count, trials;
     double options[FL_OPTIONS_MAX];
     double min_size, min_area;
@@ -70,10 +73,12 @@ typedef struct fl_rect {
 } fl_rect;
 
 typedef struct fl_geometry {
-    fl_box
-        box; /* of the source, full-size pixels: what is shown of it. Empty, where the resized canvas shows nothing of it */
-    fl_rect
-        canvas; /* what is resized: the box, and where padding came before the resize the padding, too. In the source's pixels */
+    /* of the source, full-size pixels: what is shown of it. Empty, where the resized canvas shows nothing
+     * of it */
+    fl_box box;
+    /* what is resized: the box, and where padding came before the resize the padding, too. In the
+     * source's pixels */
+    fl_rect canvas;
     uint32_t width, height; /* what the canvas is resized to; its own size when resized is false */
     bool resized;
     bool padded; /* before the resize: the canvas is larger than the box, and shows canvas_fill around it */
@@ -89,14 +94,15 @@ typedef struct fl_geometry {
     fl_step steps[FL_STEPS_MAX];
 } fl_geometry;
 
-/* Runs the program for a sample whose image has width x height pixels. `boxes`: those of the sample, taken through the steps in place; NULL:
- * none, then FL_OP_IOU_CROP is FL_EARG. FL_EARG when a crop does not fit; FL_ELIMIT for a canvas too large; FL_EUNSUPPORTED for a resize
- * after a resize (fastload/transforms refuses those lists before; this is the second lock). On an error the boxes hold no meaning. */
+/* Runs the program for a sample whose image has width x height pixels. `boxes`: those of the sample, taken
+ * through the steps in place; NULL: none, then FL_OP_IOU_CROP is FL_EARG. FL_EARG when a crop does not fit;
+ * FL_ELIMIT for a canvas too large; FL_EUNSUPPORTED for a resize after a resize (fastload/transforms refuses
+ * those lists before; this is the second lock). On an error the boxes hold no meaning. */
 fl_code fl_geometry_resolve(const fl_program *program, uint32_t width, uint32_t height, fl_key key,
                             fl_boxes *boxes, fl_geometry *out, fl_error *err);
 
-/* The size the program gives the sample of that key. Where that depends on its boxes (FL_OP_IOU_CROP, and no fixed size after it): for each
- * side the largest that it can be, whatever they are. */
+/* The size the program gives the sample of that key. Where that depends on its boxes (FL_OP_IOU_CROP, and no
+ * fixed size after it): for each side the largest that it can be, whatever they are. */
 fl_code fl_geometry_size(const fl_program *program, uint32_t width, uint32_t height, fl_key key,
                          uint32_t *out_width, uint32_t *out_height, fl_error *err);
 

@@ -1,4 +1,5 @@
-/* engine/map: pages for slots, huge ones advised, faulted in before anyone counts on them: a shortage shows here, never as a SIGBUS later.
+/* engine/map: pages for slots, huge ones advised, faulted in before anyone counts on them: a shortage shows
+ * here, never as a SIGBUS later.
  *
  * Owner: the caller, who unmaps them.
  */
@@ -13,8 +14,9 @@ typedef enum fl_mapped {
     FL_MAP_SHORT /* memory ran out while it was faulted in; nothing stays mapped */
 } fl_mapped;
 
-/* Writable: `bytes`, a multiple of 4096, of the file `fd`, shared; fd < 0: private to this process and zeroed. *data is written only on
- * FL_MAP_OK. On a kernel older than 5.14 a file's pages come one by one, as they are touched. */
+/* Writable: `bytes`, a multiple of 4096, of the file `fd`, shared; fd < 0: private to this process and
+ * zeroed. *data is written only on FL_MAP_OK. On a kernel older than 5.14 a file's pages come one by one, as
+ * they are touched. */
 fl_mapped fl_map(int fd, size_t bytes, void **data);
 
 #endif

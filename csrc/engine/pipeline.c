@@ -119,7 +119,8 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     return FL_OK;
 }
 
-/* Proves a JPEG file sound when it is first read: packing has checked what a store holds, nobody this. See NOTE [ files: what is learnt ]. */
+/* Proves a JPEG file sound when it is first read: packing has checked what a store holds, nobody this. See
+ * NOTE [ files: what is learnt ]. */
 static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp,
                           fl_stored *found, fl_error *err) {
     const fl_span data = found->data;
@@ -148,8 +149,8 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
     return FL_OK;
 }
 
-/* Files of other formats are proved sound by their first decode. proving_ns: of the time that this took: not reading, but the work of a
- * decoder. */
+/* Files of other formats are proved sound by their first decode. proving_ns: of the time that this took: not
+ * reading, but the work of a decoder. */
 static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found,
                          int64_t *proving_ns, fl_error *err) {
     uint64_t stamp = 0;
@@ -187,7 +188,8 @@ static fl_code open_image(fl_worker *worker, const fl_source *source, const fl_s
     return code;
 }
 
-/* Makes the image that is open or given into the parts of one field, of which `first` is the first. boxes: as fl_render takes them. */
+/* Makes the image that is open or given into the parts of one field, of which `first` is the first. boxes: as
+ * fl_render takes them. */
 static fl_code make_image(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key,
                           fl_boxes *boxes, const fl_target *targets, uint32_t row, fl_error *err) {
     fl_rendered took;

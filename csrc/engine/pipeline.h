@@ -3,8 +3,10 @@
  * NOTE [ pipeline: who owns what ]
  * fl_source   borrowed: its store and program outlive every batch and worker that used it.
  * fl_worker   one thread's decoder, resizer and reader; used by one thread at a time.
- * fl_batch    made by the loader's thread, written by the workers, read again by the loader's thread once its slot is READY.
- *             Between submit and READY only its rows' fields are written, each by the one thread that took the row.
+ * fl_batch    made by the loader's thread, written by the workers, read again by the loader's thread once its
+ * slot is READY.
+ *             Between submit and READY only its rows' fields are written, each by the one thread that took
+ *             the row.
  *
  * fl_pipeline_row is the one function that makes pixels: batches, and dataset[i], go through it.
  */
@@ -24,7 +26,8 @@
 #include "store/files.h"
 #include "store/store.h"
 
-/* A dataset: records of a store, or, where that is NULL, image files; and what is made of each of its samples. */
+/* A dataset: records of a store, or, where that is NULL, image files; and what is made of each of its
+ * samples. */
 typedef struct fl_source {
     fl_store *store;
     fl_files *files;
@@ -38,8 +41,8 @@ typedef struct fl_source {
 /* Counts of a worker's work; added to by its thread, read by others at any time. */
 typedef struct fl_counters {
     _Atomic uint64_t samples, failed, warnings, bytes, read_ns, decode_ns, resize_ns;
-    _Atomic uint64_t
-        fallbacks; /* JPEGs that libjpeg-turbo decoded: progressive, damaged, or otherwise unusual */
+    /* JPEGs that libjpeg-turbo decoded: progressive, damaged, or otherwise unusual */
+    _Atomic uint64_t fallbacks;
 } fl_counters;
 
 typedef struct fl_worker fl_worker;
@@ -48,12 +51,13 @@ fl_code fl_worker_create(fl_worker **out, fl_error *err);
 void fl_worker_free(fl_worker *worker); /* NULL is allowed */
 const fl_counters *fl_worker_counters(const fl_worker *worker);
 
-/* Has a worker write its stages into a ring from its next event on; NULL: no more. Any thread. A row under way may still write into the ring
- * before, which the caller keeps until the worker's thread is joined. */
+/* Has a worker write its stages into a ring from its next event on; NULL: no more. Any thread. A row under
+ * way may still write into the ring before, which the caller keeps until the worker's thread is joined. */
 void fl_worker_trace(fl_worker *worker, fl_trace *trace);
 
-/* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and height must be what
- * fl_geometry_size gives for it, and bounded where that is no more than a bound. `rooms`: of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
+/* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and
+ * height must be what fl_geometry_size gives for it, and bounded where that is no more than a bound. `rooms`:
+ * of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err);
 
@@ -62,8 +66,9 @@ typedef struct fl_row {
     uint64_t index;
     uint64_t seed; /* of its draws */
     fl_span given; /* its record, as fl_pipeline_row takes it; outlives the row's making */
-    uint64_t
-        stamp; /* of the files outside of the store that it was made of, as they were when they were opened; 0: of none */
+    /* of the files outside of the store that it was made of, as they were when they were opened; 0: of
+     * none */
+    uint64_t stamp;
 } fl_row;
 
 typedef struct fl_batch {
@@ -72,28 +77,33 @@ typedef struct fl_batch {
     const fl_source *const *sources; /* each of as many parts and items as the batch */
     uint32_t rows, parts, items;
     fl_row *row; /* [rows] */
-    fl_error *
-        errors; /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not made. */
+    /* [rows]; code FL_OK where the row is good. A row that has an error before it is begun is not
+     * made. */
+    fl_error *errors;
     fl_target *target; /* [parts] */
     fl_room *room; /* [items] */
     uint32_t epoch;
     _Atomic uint32_t left, failed;
 } fl_batch;
 
-/* Row `row` of a batch made of an image that is decoded already, in the calling thread; what fl_batch_run made of it is replaced. */
+/* Row `row` of a batch made of an image that is decoded already, in the calling thread; what fl_batch_run
+ * made of it is replaced. */
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker);
 
 /* fl_work of a batch: opaque is the fl_batch, context an fl_worker. */
 void fl_batch_run(void *batch, uint32_t row, void *worker);
 
-/* True if a file of row `row` of a ready batch has changed since the row was made: it was written, replaced, removed, or came back. Asks
- * for the files' status, and reads no image. False for a row that is made of the store alone. */
+/* True if a file of row `row` of a ready batch has changed since the row was made: it was written, replaced,
+ * removed, or came back. Asks for the files' status, and reads no image. False for a row that is made of the
+ * store alone. */
 bool fl_batch_outdated(const fl_batch *batch, uint32_t row, fl_worker *worker);
 
-/* fl_work of the read-ahead thread: the same batch, before or while it is submitted; touches its rows and sources only. */
+/* fl_work of the read-ahead thread: the same batch, before or while it is submitted; touches its rows and
+ * sources only. */
 void fl_batch_ahead(void *batch, uint32_t row, void *unused);
 
-/* True if a batch needs no reading ahead: its records are in the page cache, judged by many before it and by two of its own. */
+/* True if a batch needs no reading ahead: its records are in the page cache, judged by many before it and by
+ * two of its own. */
 bool fl_batch_cached(const fl_batch *batch);
 
 #endif

@@ -12,10 +12,14 @@
 
 enum {
     TURN_NS =
-        20000, /* that the items of a turn should take: small beside a batch, and a hundred times what the lock costs */
+        /* that the items of a turn should take: small beside a batch, and a hundred times what the lock
+         * costs */
+    20000,
     THREADS_MOST = 4096, /* more are a mistake */
     TURN_MOST =
-        16, /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of each thread */
+        /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of
+         * each thread */
+    16,
 };
 
 typedef struct job {

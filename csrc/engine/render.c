@@ -103,7 +103,8 @@ void fl_renderer_give(fl_renderer *renderer, const fl_view *image) {
 
 int64_t fl_renderer_opening_ns(const fl_renderer *renderer) { return renderer->opening_ns; }
 
-/* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else the window's span and the filter's reach. */
+/* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else
+ * the window's span and the filter's reach. */
 static void needed(double scale, uint32_t size, int64_t from, int64_t length, int eighths, double reach,
                    uint32_t *start, uint32_t *extent) {
     double shrink =
@@ -115,7 +116,8 @@ static void needed(double scale, uint32_t size, int64_t from, int64_t length, in
     *start = (uint32_t)low, *extent = (uint32_t)high - (uint32_t)low;
 }
 
-/* Part of its canvas that a part needs when the canvas is decoded at eighths / 8: in the canvas's own pixels. */
+/* Part of its canvas that a part needs when the canvas is decoded at eighths / 8: in the canvas's own
+ * pixels. */
 static fl_box part_of(const fl_geometry *g, int eighths) {
     double reach = g->filter == FL_RESIZE_BICUBIC ? 2.0 : 1.0;
     const uint32_t width = (uint32_t)g->canvas.width, height = (uint32_t)g->canvas.height;
@@ -140,7 +142,8 @@ static fl_box source_of(const fl_geometry *g, int eighths) {
 static int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Plans the part of its padded canvas that a part needs, in the image's pixels, and the image's part in that, which may be nothing. */
+/* Plans the part of its padded canvas that a part needs, in the image's pixels, and the image's part in that,
+ * which may be nothing. */
 static void plan_canvas(planned *part) {
     const fl_geometry *g = &part->g;
     const fl_box need = part_of(g, 8);
@@ -158,7 +161,8 @@ static int scale_of(const fl_geometry *g) {
     return fl_jpeg_scale(g->box.width, g->box.height, g->width, g->height);
 }
 
-/* Fills a sink around `keep`. A colour of three is one of all channels, where these are not three: fastload/transforms sees to it. */
+/* Fills a sink around `keep`. A colour of three is one of all channels, where these are not three:
+ * fastload/transforms sees to it. */
 static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3]) {
     const uint16_t values[4] = {colour[0], colour[1], colour[2], colour[2]};
     if (sink->channels) fl_resize_planes_fill(sink, keep, values);
@@ -196,13 +200,15 @@ static fl_box join(fl_box a, fl_box b) {
     return (fl_box){x0, y0, (ax > bx ? ax : bx) - x0, (ay > by ? ay : by) - y0};
 }
 
-/* The box from whole blocks of 8 pixels on: there a half, a quarter and an eighth begin with a whole pixel, too. */
+/* The box from whole blocks of 8 pixels on: there a half, a quarter and an eighth begin with a whole pixel,
+ * too. */
 static fl_box from_block(fl_box box) {
     const uint32_t x = box.x % 8, y = box.y % 8;
     return (fl_box){box.x - x, box.y - y, box.width + x, box.height + y};
 }
 
-/* The scale that each part needs, and the largest of them. See NOTE [ render: several views of one image ]. */
+/* The scale that each part needs, and the largest of them. See NOTE [ render: several views of one image
+ * ]. */
 static int plan_scale(fl_renderer *renderer, uint32_t count) {
     int most = 1;
     for (uint32_t i = 0; i < count; i++) {
@@ -289,7 +295,8 @@ static fl_view inside(const decoded *from, fl_box source, double *left, double *
     return view;
 }
 
-/* The most pixels of a canvas that is made in memory: those of the largest image that is decoded without being asked to. */
+/* The most pixels of a canvas that is made in memory: those of the largest image that is decoded without
+ * being asked to. */
 static const int64_t CANVAS_PIXELS = 1 << 28;
 
 /* Makes what a part needs of its padded canvas: its colour, and the image's pixels in that. */

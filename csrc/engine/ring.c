@@ -29,8 +29,8 @@ struct fl_ring {
     fl_slot *all;
     uint32_t slots, free, keep, takes;
     size_t wanted;  /* by all batches that have a slot */
-    size_t
-        most[2]; /* that was wanted at once: since takes was 0, and in the FL_RING_RECENT takes before that */
+    /* that was wanted at once: since takes was 0, and in the FL_RING_RECENT takes before that */
+    size_t most[2];
     _Atomic uint32_t published; /* counts fl_slot_publish and fl_ring_stop: the futex that waiters sleep on */
 };
 

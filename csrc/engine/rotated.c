@@ -1,7 +1,8 @@
 /* NOTE [ rotated boxes: torchvision's clamp ]
- * A box is four corners; each turn of four moves the corner that is farthest left to the front and cuts what lies left of the canvas: edges
- * are lines y = ax + b, their b are limited so that the box keeps its angle, and the corners are the lines' intersections. Then the box and
- * the canvas turn by 90 degrees. The order of operations, the special cases and the comparisons are those of
+ * A box is four corners; each turn of four moves the corner that is farthest left to the front and cuts what
+ * lies left of the canvas: edges are lines y = ax + b, their b are limited so that the box keeps its angle,
+ * and the corners are the lines' intersections. Then the box and the canvas turn by 90 degrees. The order of
+ * operations, the special cases and the comparisons are those of
  * torchvision.transforms.v2.functional.clamp_bounding_boxes, so that the results are.
  */
 #include "engine/rotated.h"

@@ -1,5 +1,5 @@
-/* engine/rotated: rotated boxes through a step, as torchvision 0.28 takes them; its clamp and its filter are followed to the letter, in
- * float32. */
+/* engine/rotated: rotated boxes through a step, as torchvision 0.28 takes them; its clamp and its filter are
+ * followed to the letter, in float32. */
 #ifndef FL_ENGINE_ROTATED_H
 #define FL_ENGINE_ROTATED_H
 

@@ -1,4 +1,5 @@
-/* engine/step: one resolved step of a sample's geometry: what a transform list does to the canvas, one crop, pad, resize or flip at a time. */
+/* engine/step: one resolved step of a sample's geometry: what a transform list does to the canvas, one crop,
+ * pad, resize or flip at a time. */
 #ifndef FL_ENGINE_STEP_H
 #define FL_ENGINE_STEP_H
 

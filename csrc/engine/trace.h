@@ -1,8 +1,9 @@
 /* engine/trace: a ring of events of one worker's stages, for a trace of the loop.
  *
  * NOTE [ trace: one writer, one reader ]
- * A worker writes its own ring, without a lock and without an allocation; one thread at a time drains it. An event that finds the ring full
- * is dropped and counted. A worker that has no ring writes nothing, and that test is all that a trace costs while there is none.
+ * A worker writes its own ring, without a lock and without an allocation; one thread at a time drains it. An
+ * event that finds the ring full is dropped and counted. A worker that has no ring writes nothing, and that
+ * test is all that a trace costs while there is none.
  */
 #ifndef FL_ENGINE_TRACE_H
 #define FL_ENGINE_TRACE_H

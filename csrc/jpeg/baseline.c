@@ -89,7 +89,8 @@ static uint32_t divide_up(uint64_t a, uint32_t b) { return (uint32_t)((a + b - 1
 
 static uint32_t at_most(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* The samples that pixels from..to take: each pixel its own, and under interpolation the neighbour on its far side. */
+/* The samples that pixels from..to take: each pixel its own, and under interpolation the neighbour on its far
+ * side. */
 static fl_jpeg_range samples_for(uint32_t from, uint32_t to, uint32_t cover, bool fancy, uint32_t limit) {
     fl_jpeg_range r = {from / cover, (to - 1) / cover + 1};
     if (cover == 2 && fancy) {
@@ -100,7 +101,8 @@ static fl_jpeg_range samples_for(uint32_t from, uint32_t to, uint32_t cover, boo
     return r;
 }
 
-/* One component at this scale. libjpeg gives chroma a larger inverse DCT instead of upsampling, where that works in both directions. */
+/* One component at this scale. libjpeg gives chroma a larger inverse DCT instead of upsampling, where that
+ * works in both directions. */
 static void lay_out(fl_jpeg_task *t, int c, uint32_t eighths, fl_jpeg_range *rows) {
     const fl_jpeg_frame *f = t->frame;
     fl_jpeg_plane *p = &t->plane[c];

@@ -1,5 +1,6 @@
-/* Inverse DCTs go two blocks at a time, one in each lane. Same arithmetic as jpeg/baseline_scalar.c, same bytes: each kernel of rows gives
- * them for `n` samples, and rubbish behind them within FL_JPEG_MARGIN (FL_JPEG_SLACK for pixels). */
+/* Inverse DCTs go two blocks at a time, one in each lane. Same arithmetic as jpeg/baseline_scalar.c, same
+ * bytes: each kernel of rows gives them for `n` samples, and rubbish behind them within FL_JPEG_MARGIN
+ * (FL_JPEG_SLACK for pixels). */
 #include "jpeg/baseline_avx2.h"
 
 #include <string.h>
@@ -340,7 +341,8 @@ FL_AVX2 static void h2(const uint8_t *in, uint8_t *out, size_t n) {
 
 enum { NO = -128 };
 
-/* 32 pixels from their 3 channels. A lane holds 16 of them, which become 48 bytes: three vectors, each of a third of every channel. */
+/* 32 pixels from their 3 channels. A lane holds 16 of them, which become 48 bytes: three vectors, each of a
+ * third of every channel. */
 FL_AVX2_INLINE void store_rgb(uint8_t *rgb, __m256i r, __m256i g, __m256i b) {
     const __m256i r0 = FL_AVX2_BOTH(0, NO, NO, 1, NO, NO, 2, NO, NO, 3, NO, NO, 4, NO, NO, 5);
     const __m256i g0 = FL_AVX2_BOTH(NO, 0, NO, NO, 1, NO, NO, 2, NO, NO, 3, NO, NO, 4, NO, NO);
@@ -371,7 +373,8 @@ FL_AVX2_INLINE __m256i scaled(__m256i x, int16_t factor) {
     return _mm256_srai_epi16(_mm256_sub_epi16(high, _mm256_set1_epi16(-1)), 1);
 }
 
-/* 16 pixels in 16 bits. Factors of 2^16 or more are split into whole multiples and a rest that fits 16 bits. */
+/* 16 pixels in 16 bits. Factors of 2^16 or more are split into whole multiples and a rest that fits 16
+ * bits. */
 FL_AVX2_INLINE void convert(__m256i y, __m256i u, __m256i v, __m256i *r, __m256i *g, __m256i *b) {
     const __m256i factors = _mm256_set1_epi32((int32_t)((uint32_t)(65536 - 46802) << 16 | (uint16_t)-22554));
     const __m256i half = _mm256_set1_epi32(32768);

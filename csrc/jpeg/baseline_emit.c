@@ -1,7 +1,8 @@
 /* Upsampling as libjpeg-turbo does it ("fancy" where it does), then colour. */
 #include "jpeg/baseline_emit.h"
 
-/* Samples beyond the component's edges repeat the edge, so that kernels need not know about edges: (3 a + a + bias) >> 2 is a. */
+/* Samples beyond the component's edges repeat the edge, so that kernels need not know about edges: (3 a + a +
+ * bias) >> 2 is a. */
 static void extend_edges(const fl_jpeg_plane *p, uint32_t from, uint32_t to) {
     for (uint32_t row = from; row < to; row++) {
         uint8_t *samples = fl_jpeg_plane_row(p, row);

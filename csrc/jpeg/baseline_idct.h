@@ -1,7 +1,8 @@
 /* jpeg/baseline_idct: the numbers of the inverse DCTs, which every set of kernels shares.
  *
- * Source: C. Loeffler, A. Ligtenberg, G. Moschytz, "Practical fast 1-D DCT algorithms with 11 multiplications" (ICASSP'89), in the integer
- * form and with the roundings of libjpeg's "islow" method and its reductions.
+ * Source: C. Loeffler, A. Ligtenberg, G. Moschytz, "Practical fast 1-D DCT algorithms with 11
+ * multiplications" (ICASSP'89), in the integer form and with the roundings of libjpeg's "islow" method and
+ * its reductions.
  */
 #ifndef FL_JPEG_BASELINE_IDCT_H
 #define FL_JPEG_BASELINE_IDCT_H

@@ -1,5 +1,6 @@
-/* The kernels of fl_jpeg_baseline with NEON, which every aarch64 has. Same arithmetic as jpeg/baseline_scalar.c, same bytes for every input. A
- * kernel of rows leaves rubbish behind its `n` samples, within FL_JPEG_MARGIN (FL_JPEG_SLACK for pixels). */
+/* The kernels of fl_jpeg_baseline with NEON, which every aarch64 has. Same arithmetic as
+ * jpeg/baseline_scalar.c, same bytes for every input. A kernel of rows leaves rubbish behind its `n` samples,
+ * within FL_JPEG_MARGIN (FL_JPEG_SLACK for pixels). */
 #include "jpeg/baseline_neon.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@
 
 #include <arm_neon.h>
 
-/* Sums that may wrap are computed without signs: to GCC the intrinsics for signed numbers are plain C, where overflow is undefined. */
+/* Sums that may wrap are computed without signs: to GCC the intrinsics for signed numbers are plain C, where
+ * overflow is undefined. */
 #define WRAP(bits, operation, a, b)                                                                          \
     vreinterpretq_s##bits##_u##bits(                                                                         \
         operation##q_u##bits(vreinterpretq_u##bits##_s##bits(a), vreinterpretq_u##bits##_s##bits(b)))
@@ -49,7 +51,8 @@ typedef struct halves {
     wide even[4], odd[4];
 } halves;
 
-/* One dimension: x[i] holds coefficient i of 8 columns; `round` is half of what the result will be divided by. */
+/* One dimension: x[i] holds coefficient i of 8 columns; `round` is half of what the result will be divided
+ * by. */
 FL_INLINE halves idct_8(const int16x8_t x[8], int32_t round) {
     const wide even2 =
         weigh(x[2], FL_JPEG_F_0_541196100, x[6], FL_JPEG_F_0_541196100 - FL_JPEG_F_1_847759065);

@@ -1,11 +1,12 @@
 /* jpeg/baseline_pair: entropy decoding of two stretches of MCUs at a time.
  *
  * NOTE [ baseline: two streams at a time ]
- * A code's length is known only when the code has been looked up, and the next code begins behind it: a decoder of one stream waits for memory
- * and shifts most of its time. The entropy index says where a row's later MCUs begin, so that two stretches of a row go on side by
- * side, a turn each, and one's waits are the other's work. Each stretch has its own reader, its own batch and its own places; they share
- * nothing that is written but the planes, of which no sample is in both. Where the first one ends the second has begun, by the
- * index: that these agree is looked up, as at every mark.
+ * A code's length is known only when the code has been looked up, and the next code begins behind it: a
+ * decoder of one stream waits for memory and shifts most of its time. The entropy index says where a row's
+ * later MCUs begin, so that two stretches of a row go on side by side, a turn each, and one's waits are the
+ * other's work. Each stretch has its own reader, its own batch and its own places; they share nothing that is
+ * written but the planes, of which no sample is in both. Where the first one ends the second has begun, by
+ * the index: that these agree is looked up, as at every mark.
  */
 #ifndef FL_JPEG_BASELINE_PAIR_H
 #define FL_JPEG_BASELINE_PAIR_H

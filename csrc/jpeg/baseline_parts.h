@@ -1,5 +1,6 @@
-/* jpeg/baseline_parts: what the files of fl_jpeg_baseline share. Entropy decoding (jpeg/baseline_rows.c) hands blocks of coefficients to the
- * inverse DCT, which writes samples into planes; jpeg/baseline_emit.c makes pixels of them as soon as a row of MCUs is done. */
+/* jpeg/baseline_parts: what the files of fl_jpeg_baseline share. Entropy decoding (jpeg/baseline_rows.c)
+ * hands blocks of coefficients to the inverse DCT, which writes samples into planes; jpeg/baseline_emit.c
+ * makes pixels of them as soon as a row of MCUs is done. */
 #ifndef FL_JPEG_BASELINE_PARTS_H
 #define FL_JPEG_BASELINE_PARTS_H
 
@@ -7,7 +8,8 @@
 #include "jpeg/entropy_index.h"
 #include "jpeg/header.h"
 
-/* FL_JPEG_MARGIN: bytes before and behind each row of samples that a kernel may touch. FL_JPEG_SLACK: bytes behind a row of pixels that it may write. */
+/* FL_JPEG_MARGIN: bytes before and behind each row of samples that a kernel may touch. FL_JPEG_SLACK: bytes
+ * behind a row of pixels that it may write. */
 enum {
     FL_JPEG_MARGIN = 64,
     FL_JPEG_SLACK = 128,
@@ -22,9 +24,11 @@ typedef struct fl_jpeg_job {
     int count;
 } fl_jpeg_job;
 
-/* Every kernel set gives the same bytes. `n` is in samples of `in`; kernels may read and write FL_JPEG_MARGIN bytes beyond a row's ends. */
+/* Every kernel set gives the same bytes. `n` is in samples of `in`; kernels may read and write FL_JPEG_MARGIN
+ * bytes beyond a row's ends. */
 typedef struct fl_jpeg_kernels {
-    /* inverse DCTs to 1, 2, 4 and 8 samples a side; out has `stride` bytes a row, both multiples of the side; quant is in natural order */
+    /* inverse DCTs to 1, 2, 4 and 8 samples a side; out has `stride` bytes a row, both multiples of the side;
+     * quant is in natural order */
     void (*idct[4])(const fl_jpeg_job *jobs, size_t n, const int16_t *quant, size_t stride);
     void (*h2v1)(const uint8_t *in, uint8_t *out, size_t n); /* "fancy": in[-1] and in[n] are read */
     void (*h2v2)(const uint8_t *near, const uint8_t *far, uint8_t *out, size_t n); /* likewise */

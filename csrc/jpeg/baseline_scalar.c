@@ -1,8 +1,9 @@
 /* The inverse DCTs give the results of libjpeg's "islow" method and its reductions.
  *
  * NOTE [ baseline: coefficients no encoder writes ]
- * Where products do not fit 16 bits, libjpeg-turbo's C code and its SIMD code differ. These kernels then do what its x86 code does: a
- * product of coefficient and quantiser wraps, so do sums before a multiplication, and what leaves the first pass saturates.
+ * Where products do not fit 16 bits, libjpeg-turbo's C code and its SIMD code differ. These kernels then do
+ * what its x86 code does: a product of coefficient and quantiser wraps, so do sums before a multiplication,
+ * and what leaves the first pass saturates.
  */
 #include "jpeg/baseline_scalar.h"
 
@@ -78,7 +79,8 @@ static void dequantise(const int16_t *coefs, const int16_t *quant, int32_t out[6
     for (int i = 0; i < 64; i++) out[i] = wrap(coefs[i] * quant[i]);
 }
 
-/* True when rows 1 to 7, but for row `except`, are zero: then libjpeg-turbo only shifts row 0, which wraps where a sum would saturate. */
+/* True when rows 1 to 7, but for row `except`, are zero: then libjpeg-turbo only shifts row 0, which wraps
+ * where a sum would saturate. */
 static bool flat(const int16_t *coefs, int except) {
     for (int i = 8; i < 64; i++)
         if (coefs[i] && i / 8 != except) return false;

@@ -1,4 +1,5 @@
-/* jpeg/baseline_scalar: the kernels in plain C, which are the reference for the others, and the small inverse DCTs that all use. */
+/* jpeg/baseline_scalar: the kernels in plain C, which are the reference for the others, and the small inverse
+ * DCTs that all use. */
 #ifndef FL_JPEG_BASELINE_SCALAR_H
 #define FL_JPEG_BASELINE_SCALAR_H
 

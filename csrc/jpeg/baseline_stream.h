@@ -1,4 +1,5 @@
-/* jpeg/baseline_stream: the coded data of a scan as a run of MCUs: restarts, DC predictors, and passing over what is not wanted. */
+/* jpeg/baseline_stream: the coded data of a scan as a run of MCUs: restarts, DC predictors, and passing over
+ * what is not wanted. */
 #ifndef FL_JPEG_BASELINE_STREAM_H
 #define FL_JPEG_BASELINE_STREAM_H
 
@@ -36,8 +37,8 @@ static inline void fl_jpeg_stream_begin(const fl_jpeg_task *t, fl_jpeg_stream *s
     fl_jpeg_stream_interval(t, s);
 }
 
-/* To be called before an MCU: at the end of an interval passes over the restart marker, before which there may be nothing but padding to a
- * whole byte. */
+/* To be called before an MCU: at the end of an interval passes over the restart marker, before which there
+ * may be nothing but padding to a whole byte. */
 static inline bool fl_jpeg_stream_ready(const fl_jpeg_task *t, fl_jpeg_stream *s) {
     if (s->until_restart) return true;
     ptrdiff_t rest = (s->plain_end - s->bits.at) * 8 + (ptrdiff_t)s->bits.left;

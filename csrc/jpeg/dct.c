@@ -48,7 +48,8 @@ static fl_code no_memory(fl_error *err) {
     return fl_fail(err, FL_ENOMEM, "no memory for the coefficients of a JPEG");
 }
 
-/* ---- back to a JPEG ------------------------------------------------------------------------------------------------ */
+/* ---- back to a JPEG
+ * ------------------------------------------------------------------------------------------------ */
 
 /* All blocks of a strip. */
 static bool read_strip(const fl_jpeg_dct_kernels *kernels, const fl_jpeg_dct_strip *strip, int16_t *dc,
@@ -167,7 +168,8 @@ fl_code fl_jpeg_dct_restore(fl_jpeg_dct *d, const uint8_t *bytes, size_t size, c
     return FL_OK;
 }
 
-/* ---- from a JPEG --------------------------------------------------------------------------------------------------- */
+/* ---- from a JPEG
+ * --------------------------------------------------------------------------------------------------- */
 
 static fl_code stays(fl_error *err, const char *reason) {
     return fl_fail(err, FL_EUNSUPPORTED, "%s", reason);
@@ -215,7 +217,8 @@ static bool same_strips(const fl_jpeg_dct_kernels *kernels, proof *p, proof *q, 
     }
 }
 
-/* True if the form gives the image's coefficients: NOTE [ dct: coded data that follow from their coefficients ]. */
+/* True if the form gives the image's coefficients: NOTE [ dct: coded data that follow from their coefficients
+ * ]. */
 static bool same(fl_jpeg_dct *d, fl_span bytes, const fl_jpeg_dct_image *image) {
     const fl_jpeg_frame *f = &d->frame;
     const fl_jpeg_dct_kernels *kernels = fl_jpeg_dct_kernels_best();

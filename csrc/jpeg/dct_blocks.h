@@ -1,11 +1,13 @@
-/* jpeg/dct_blocks: blocks of coefficients from the AC planes of the DCT form. See NOTE [ dct: reading beyond a strip ] in jpeg/dct_form.h. */
+/* jpeg/dct_blocks: blocks of coefficients from the AC planes of the DCT form. See NOTE [ dct: reading beyond
+ * a strip ] in jpeg/dct_form.h. */
 #ifndef FL_JPEG_DCT_BLOCKS_H
 #define FL_JPEG_DCT_BLOCKS_H
 
 #include "common/simd.h"
 #include "jpeg/dct_form.h"
 
-/* Blocks of one strip that follow each other. Every field but end, at, lasts and orders has moved on when they are made. */
+/* Blocks of one strip that follow each other. Every field but end, at, lasts and orders has moved on when
+ * they are made. */
 typedef struct fl_jpeg_dct_run {
     const uint8_t *at; /* the data */
     uint64_t bit, end; /* of the first block's planes; the strip's end */
@@ -26,7 +28,8 @@ typedef struct fl_jpeg_dct_writer {
     unsigned count; /* of bits, below 32 between calls */
 } fl_jpeg_dct_writer;
 
-/* Blocks of a strip, in zigzag order: `across` in each MCU, and `step` coefficients from one MCU's to the next one's. */
+/* Blocks of a strip, in zigzag order: `across` in each MCU, and `step` coefficients from one MCU's to the
+ * next one's. */
 typedef struct fl_jpeg_dct_source {
     const int16_t *blocks;
     size_t step;
@@ -36,17 +39,19 @@ typedef struct fl_jpeg_dct_source {
 
 /* Every kernel set makes the same coefficients and finds the same damage. */
 typedef struct fl_jpeg_dct_kernels {
-    /* Two runs, side by side as long as both last: NOTE [ baseline: two streams at a time ]. False for damage. */
+    /* Two runs, side by side as long as both last: NOTE [ baseline: two streams at a time ]. False for
+     * damage. */
     bool (*make)(fl_jpeg_dct_run *a, fl_jpeg_dct_run *b);
     /* Passes over a run's blocks without making them. */
     bool (*pass)(fl_jpeg_dct_run *run);
     /* A block in zigzag order, of one in natural order. */
     void (*order)(const int16_t *natural, int16_t *out);
-    /* Zigzag positions and values of a block's AC coefficients that are not zero, in order; returns how many. The block is in zigzag order. Both
-     * have room for FL_JPEG_DCT_LIST, all of which may be written. */
+    /* Zigzag positions and values of a block's AC coefficients that are not zero, in order; returns how many.
+     * The block is in zigzag order. Both have room for FL_JPEG_DCT_LIST, all of which may be written. */
     unsigned (*list)(const int16_t *block, uint8_t *places, int16_t *values);
-    /* Writes the AC planes of a strip, and up to 9 bytes behind them; `writer` has no bits. Sets the last position of each block, and for each MCU
-     * the bits written up to its end. False: a magnitude that the form does not hold. NULL: there is only jpeg/dct_write.c's own way. */
+    /* Writes the AC planes of a strip, and up to 9 bytes behind them; `writer` has no bits. Sets the last
+     * position of each block, and for each MCU the bits written up to its end. False: a magnitude that the
+     * form does not hold. NULL: there is only jpeg/dct_write.c's own way. */
     bool (*put)(fl_jpeg_dct_writer *writer, const fl_jpeg_dct_source *from, uint8_t *lasts, uint32_t *ends);
 } fl_jpeg_dct_kernels;
 
@@ -56,7 +61,8 @@ const fl_jpeg_dct_kernels *fl_jpeg_dct_kernels_best(void);
 /* A position that no strip reaches: the block's magnitudes are beyond the form's limit. */
 #define FL_JPEG_DCT_DAMAGED UINT64_MAX
 
-/* One block of last position 1 or more, into 64 zeros, in plain C. Returns the position behind it, or FL_JPEG_DCT_DAMAGED. */
+/* One block of last position 1 or more, into 64 zeros, in plain C. Returns the position behind it, or
+ * FL_JPEG_DCT_DAMAGED. */
 uint64_t fl_jpeg_dct_block(const uint8_t *at, uint64_t bit, unsigned last, const fl_jpeg_dct_orders *orders,
                            int16_t *out);
 
@@ -76,7 +82,8 @@ FL_INLINE fl_jpeg_dct_next_block fl_jpeg_dct_take_block(fl_jpeg_dct_run *r) {
     return taken;
 }
 
-/* Makes blocks of both runs in turn, then what is left of either: the frame of every kernel set, whose `one` makes a run's next block. */
+/* Makes blocks of both runs in turn, then what is left of either: the frame of every kernel set, whose `one`
+ * makes a run's next block. */
 #define FL_JPEG_DCT_MAKE(one)                                                                                \
     fl_jpeg_dct_run p = *a, q = *b;                                                                          \
     while (p.count && q.count) {                                                                             \

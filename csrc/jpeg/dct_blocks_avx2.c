@@ -1,4 +1,5 @@
-/* Planes stay packed, a bit for each significant coefficient; eight coefficients at a time become bytes (pdep), then words. */
+/* Planes stay packed, a bit for each significant coefficient; eight coefficients at a time become bytes
+ * (pdep), then words. */
 #include "jpeg/dct_blocks_avx2.h"
 
 #include "common/simd.h"

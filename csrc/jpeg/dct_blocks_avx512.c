@@ -170,7 +170,8 @@ FL_AVX512_INLINE void put_lows(fl_jpeg_dct_writer *w, __m512i less_x, __m512i le
     }
 }
 
-/* Levels 2 and 3, whether there is anything in them or not: a branch would be noise. Returns the positions of level 4. */
+/* Levels 2 and 3, whether there is anything in them or not: a branch would be noise. Returns the positions of
+ * level 4. */
 FL_AVX512_INLINE uint64_t put_levels(fl_jpeg_dct_writer *w, __m512i ux, __m512i uy, uint64_t now) {
     const uint64_t next = above(ux, uy, 3), last = above(ux, uy, 7);
     const unsigned n = fl_jpeg_dct_ones(now), m = fl_jpeg_dct_ones(next);

@@ -1,5 +1,6 @@
-/* A byte lane for each zigzag position, 16 to a vector. What pdep does is done by rank: a lane's rank among the positions that a plane is
- * about, a prefix sum, says which of the plane's bits is its own, and two table lookups fetch that bit. */
+/* A byte lane for each zigzag position, 16 to a vector. What pdep does is done by rank: a lane's rank among
+ * the positions that a plane is about, a prefix sum, says which of the plane's bits is its own, and two table
+ * lookups fetch that bit. */
 #include "jpeg/dct_blocks_lanes.h"
 
 #include "common/simd.h"
@@ -31,7 +32,8 @@ LANES_INLINE vector eighth(vector a) { return _mm_and_si128(_mm_srli_epi16(a, 3)
 LANES_INLINE vector last_of(vector a) { return _mm_shuffle_epi8(a, _mm_set1_epi8(15)); }
 #define UP(a, lanes) _mm_slli_si128(a, lanes)
 
-/* (u * factor + low) of 16 lanes, negated where the mask says so, zero outside `kept`. u is unsigned, the others are signed. */
+/* (u * factor + low) of 16 lanes, negated where the mask says so, zero outside `kept`. u is unsigned, the
+ * others are signed. */
 LANES_INLINE void values(vector u, vector bias, vector low, vector negative, vector kept, int16_t *out) {
     const __m256i one = _mm256_set1_epi16(1), wide_bias = _mm256_cvtepi8_epi16(bias),
                   sign = _mm256_cvtepi8_epi16(negative);
@@ -90,7 +92,8 @@ typedef struct rank {
     vector byte, bit; /* of the plane: its number; the bit in it */
 } rank;
 
-/* The ranks of the lanes in `mask` (0 or -1) among themselves, after `before` lanes of earlier vectors, to which these are added. */
+/* The ranks of the lanes in `mask` (0 or -1) among themselves, after `before` lanes of earlier vectors, to
+ * which these are added. */
 LANES_INLINE rank rank_of(vector mask, vector *before) {
     const vector one = and(mask, each(1)), bits = both(0x8040201008040201u, 0x8040201008040201u);
     vector sum = plus(one, UP(one, 1));

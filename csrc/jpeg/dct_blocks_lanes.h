@@ -1,4 +1,5 @@
-/* jpeg/dct_blocks_lanes: fl_jpeg_dct_kernels' make without pdep: with NEON, and with AVX2 where pdep is slow. */
+/* jpeg/dct_blocks_lanes: fl_jpeg_dct_kernels' make without pdep: with NEON, and with AVX2 where pdep is
+ * slow. */
 #ifndef FL_JPEG_DCT_BLOCKS_LANES_H
 #define FL_JPEG_DCT_BLOCKS_LANES_H
 

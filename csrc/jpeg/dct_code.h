@@ -17,8 +17,8 @@ enum { FL_JPEG_ZEROS = 0xF0 };
 /* T.81, annex C. */
 void fl_jpeg_dct_number(const fl_jpeg_codes *codes, fl_jpeg_dct_code out[256]);
 
-/* Appends at most 56 bits, those of value above them zero, without a branch: whole bytes are written, and seven more that do not count yet.
- * `bits` has `count` bits, below 8, from the top on. */
+/* Appends at most 56 bits, those of value above them zero, without a branch: whole bytes are written, and
+ * seven more that do not count yet. `bits` has `count` bits, below 8, from the top on. */
 FL_INLINE uint8_t *fl_jpeg_dct_put(uint64_t *bits, unsigned *count, uint64_t value, unsigned size,
                                    uint8_t *out) {
     *bits |= value << 1 << (63 - *count - size);

@@ -1,29 +1,39 @@
-/* jpeg/dct_form: the layout of the DCT form of a JPEG: its quantised coefficients as bit planes, without Huffman codes (docs/format.md).
+/* jpeg/dct_form: the layout of the DCT form of a JPEG: its quantised coefficients as bit planes, without
+ * Huffman codes (docs/format.md).
  *
- * Numbers are little-endian; bits are filled from the bottom of each byte, and numbers among them have their lowest bit first.
- *   28 bytes: "\xFC" "DCT"; version 1; flags (1: intervals are padded with ones; 2: of a progressive file); every: MCUs from one entry point to the next; 0;
- *     u32 bytes of head, tail, data; widths in bits of a strip's start, of its DC bytes (luma, chroma) and of its steps (luma, chroma);
- *     three zeros.
- *   Orders: of each component three u64. Bit j of the i-th is set if the order of zigzag position j is above i; bit 0 is clear.
- *   Table: each MCU row has its strips, all rows the same number of bits: where the strip starts in the data, its DC bytes, and of all its
- *     segments but the last the AC bits. Then the data, the head, the tail, and zeros that make it at least 256 bytes behind the data.
- *   Head: the file up to its first coded byte. Tail: all behind the coded data; of a progressive file all behind its first scan's, without that
+ * Numbers are little-endian; bits are filled from the bottom of each byte, and numbers among them have their
+ * lowest bit first.
+ *   28 bytes: "\xFC" "DCT"; version 1; flags (1: intervals are padded with ones; 2: of a progressive file);
+ *   every: MCUs from one entry point to the next; 0;
+ *     u32 bytes of head, tail, data; widths in bits of a strip's start, of its DC bytes (luma, chroma) and of
+ *     its steps (luma, chroma); three zeros.
+ *   Orders: of each component three u64. Bit j of the i-th is set if the order of zigzag position j is above
+ *   i; bit 0 is clear. Table: each MCU row has its strips, all rows the same number of bits: where the strip
+ *   starts in the data, its DC bytes, and of all its
+ *     segments but the last the AC bits. Then the data, the head, the tail, and zeros that make it at least
+ *     256 bytes behind the data.
+ *   Head: the file up to its first coded byte. Tail: all behind the coded data; of a progressive file all
+ *   behind its first scan's, without that
  *     of the other scans.
  *
- * A strip is a row of blocks of a component in an MCU row: luma's one or two, then Cb's, Cr's. A segment is its blocks in `every` MCUs.
- * Strip: DC groups, filled up to a byte; the last nonzero zigzag position of each block, 6 bits, filled up to a byte; AC planes, likewise.
- *   DC group: of up to 8 blocks. 4 bits: the width; then of each block the difference to the one before it in the strip (the first: to 0), in
+ * A strip is a row of blocks of a component in an MCU row: luma's one or two, then Cb's, Cr's. A segment is
+ * its blocks in `every` MCUs. Strip: DC groups, filled up to a byte; the last nonzero zigzag position of each
+ * block, 6 bits, filled up to a byte; AC planes, likewise.
+ *   DC group: of up to 8 blocks. 4 bits: the width; then of each block the difference to the one before it in
+ *   the strip (the first: to 0), in
  *     so many bits; 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
- *   Block in the AC planes, of last position 0: nothing. Else, a bit for each of the positions named, in order:
- *     significance, of 1 .. last - 1 (last is significant); of the significant positions: whether U >= 2; the sign, 1 is negative;
- *     low bit 0 of those with an order above 0; low bit 1 of those above 1; low bit 2 of those above 2;
- *     then for k = 2, 3, ..., 11 while there are positions with U >= 2^(k-1): of these, whether U >= 2^k; and bit k - 2 of U.
- *     |coefficient| = ((U - 1) << order) + low bits + 1.
+ *   Block in the AC planes, of last position 0: nothing. Else, a bit for each of the positions named, in
+ *   order:
+ *     significance, of 1 .. last - 1 (last is significant); of the significant positions: whether U >= 2; the
+ *     sign, 1 is negative; low bit 0 of those with an order above 0; low bit 1 of those above 1; low bit 2 of
+ *     those above 2; then for k = 2, 3, ..., 11 while there are positions with U >= 2^(k-1): of these,
+ *     whether U >= 2^k; and bit k - 2 of U. |coefficient| = ((U - 1) << order) + low bits + 1.
  *
  * NOTE [ dct: reading beyond a strip ]
- * No read checks its own bounds. A block takes at most 62 + 63 * (2 + 3 + 2 * 10) bits, less than 208 bytes, after which a reader compares its
- * position with the strip's end; and 256 bytes that are no data follow the data. So lengths, orders, planes and entry points may say
- * anything: what is read lies in the form, and a position beyond the end, or another one than the table's at an entry point, is damage.
+ * No read checks its own bounds. A block takes at most 62 + 63 * (2 + 3 + 2 * 10) bits, less than 208 bytes,
+ * after which a reader compares its position with the strip's end; and 256 bytes that are no data follow the
+ * data. So lengths, orders, planes and entry points may say anything: what is read lies in the form, and a
+ * position beyond the end, or another one than the table's at an entry point, is damage.
  */
 #ifndef FL_JPEG_DCT_FORM_H
 #define FL_JPEG_DCT_FORM_H
@@ -50,7 +60,8 @@ enum {
 
 extern const uint8_t fl_jpeg_dct_magic[4];
 
-/* Bit j of above[i]: the order of zigzag position j is above i. The others follow from it: each position's order, and 1 - (1 << order). */
+/* Bit j of above[i]: the order of zigzag position j is above i. The others follow from it: each position's
+ * order, and 1 - (1 << order). */
 typedef struct fl_jpeg_dct_orders {
     uint64_t above[FL_JPEG_DCT_ORDER_MOST];
     _Alignas(64) uint16_t order[64];
@@ -89,8 +100,8 @@ static inline bool fl_jpeg_dct_is(const uint8_t *bytes, size_t size) {
 /* Finds head and tail. False: not the form, or lengths that do not hold. */
 bool fl_jpeg_dct_open(fl_jpeg_dct_form *form, const uint8_t *bytes, size_t size);
 
-/* The frame that the head describes, and of a file that is not progressive the tables. False: it is no head of a usual file
- * (fl_jpeg_header_usual). */
+/* The frame that the head describes, and of a file that is not progressive the tables. False: it is no head
+ * of a usual file (fl_jpeg_header_usual). */
 bool fl_jpeg_dct_frame(const fl_jpeg_dct_form *form, fl_jpeg_tables *tables, fl_jpeg_frame *frame);
 
 /* The rest, for this frame. False: sizes, widths or orders that do not hold. */

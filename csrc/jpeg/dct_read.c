@@ -11,7 +11,8 @@ typedef struct interval {
     uint32_t mcus;
 } interval;
 
-/* Reads an interval. False for damage, and for blocks that the writer writes otherwise. *rest: the bits that are left, or less than 0. */
+/* Reads an interval. False for damage, and for blocks that the writer writes otherwise. *rest: the bits that
+ * are left, or less than 0. */
 FL_INLINE bool read_mcus(const interval *in, const fl_jpeg_frame *f, int16_t *out, int64_t *rest) {
     const uint32_t blocks = f->block_count;
     fl_jpeg_bits b = {in->start, 0, 0};

@@ -40,8 +40,8 @@ void fl_jpeg_dct_scan_begin(fl_jpeg_dct_scan *scan, const fl_jpeg_tables *tables
 /* Most bytes that an MCU row takes. */
 size_t fl_jpeg_dct_scan_most(const fl_jpeg_frame *frame);
 
-/* Writes an MCU row. Both `plain`, which is scratch, and `out` have room for fl_jpeg_dct_scan_most. Returns where it ends, or
- * NULL: a coefficient for which the tables have no code. */
+/* Writes an MCU row. Both `plain`, which is scratch, and `out` have room for fl_jpeg_dct_scan_most. Returns
+ * where it ends, or NULL: a coefficient for which the tables have no code. */
 uint8_t *fl_jpeg_dct_scan_row(fl_jpeg_dct_scan *scan, const fl_jpeg_dct_rows *rows, uint8_t *plain,
                               uint8_t *out);
 

@@ -42,7 +42,8 @@ static bool take_components(fl_jpeg_dct_scans *s, fl_jpeg_dct_scan_header *h, co
     return true;
 }
 
-/* Notes the bits that a scan brings. False for bits that are there already, or come before others that must be there. */
+/* Notes the bits that a scan brings. False for bits that are there already, or come before others that must
+ * be there. */
 static bool note_bits(fl_jpeg_dct_scans *s, const fl_jpeg_dct_scan_header *h) {
     for (int i = 0; i < h->count; i++) {
         uint8_t *missing = s->missing[h->component[i]];

@@ -1,9 +1,10 @@
 /* jpeg/dct_scans: the scans of a usual progressive JPEG, as coefficients and back.
  *
- * A file is its coefficients, all segments with what they say, and the coded data between them. Of the same coefficients a scan can be coded in many
- * ways: how long runs of ended blocks are, and so where the bits that correct earlier coefficients stand, is the encoder's choice. Written is what
- * libjpeg and those that come from it write: runs as long as they can be, up to 0x7FFF blocks or 937 correcting bits. So a file that was read is
- * written, and its bytes are compared.
+ * A file is its coefficients, all segments with what they say, and the coded data between them. Of the same
+ * coefficients a scan can be coded in many ways: how long runs of ended blocks are, and so where the bits
+ * that correct earlier coefficients stand, is the encoder's choice. Written is what libjpeg and those that
+ * come from it write: runs as long as they can be, up to 0x7FFF blocks or 937 correcting bits. So a file that
+ * was read is written, and its bytes are compared.
  *
  * Source of the rules: ITU-T T.81, annex G; of the limits of a run: libjpeg-turbo, jcphuff.c.
  */
@@ -21,8 +22,8 @@ enum {
 /* What a scan's header says. */
 typedef struct fl_jpeg_dct_scan_header {
     uint8_t count, component[3], dc[3], ac[3]; /* tables */
-    uint8_t from, to, high,
-        low; /* zigzag positions; bits not sent before and after: 0 before for the first time */
+    /* zigzag positions; bits not sent before and after: 0 before for the first time */
+    uint8_t from, to, high, low;
     uint32_t across, down; /* MCUs, or blocks of the one component */
 } fl_jpeg_dct_scan_header;
 
@@ -45,8 +46,9 @@ typedef enum fl_jpeg_dct_segment {
     FL_JPEG_DCT_END
 } fl_jpeg_dct_segment;
 
-/* Takes the segment at `at`, and sets its length. FL_JPEG_DCT_END: the end marker. FL_JPEG_DCT_WRONG: no segment, or one that has no place there: a scan
- * that the coefficients sent so far do not allow, another frame or quantiser. */
+/* Takes the segment at `at`, and sets its length. FL_JPEG_DCT_END: the end marker. FL_JPEG_DCT_WRONG: no
+ * segment, or one that has no place there: a scan that the coefficients sent so far do not allow, another
+ * frame or quantiser. */
 fl_jpeg_dct_segment fl_jpeg_dct_take(fl_jpeg_dct_scans *scans, const uint8_t *at, const uint8_t *end,
                                      size_t *length);
 

@@ -89,8 +89,8 @@ static void put_refined(writer *w, const int16_t *block) {
     int last = 0; /* the last coefficient that is new */
     for (int k = h->from; k <= h->to; k++)
         if (abs(shifted(block[k], h->low)) == 1) last = k;
-    uint8_t bits[64],
-        *into = w->correction + w->corrections; /* behind those of the run, as long as it goes on */
+    /* behind those of the run, as long as it goes on */
+    uint8_t bits[64], *into = w->correction + w->corrections;
     uint32_t count = 0;
     unsigned zeros = 0;
     for (int k = h->from; k <= h->to; k++) {

@@ -8,7 +8,9 @@ enum {
     BLOCK_BYTES = 208, /* NOTE [ dct: reading beyond a strip ] */
     DC_WIDTH_MOST = 15,
     SAMPLES =
-        512, /* blocks of a component, or up to twice as many, that the orders are chosen by: their costs add up to less than 2^16 */
+        /* blocks of a component, or up to twice as many, that the orders are chosen by: their costs add up to
+         * less than 2^16 */
+    512,
     COSTS = 64, /* magnitudes whose costs are looked up */
     TABLE_SHARE = 125 /* the data are at least so many times the entry points */
 };
@@ -21,7 +23,8 @@ void fl_jpeg_dct_room_free(fl_jpeg_dct_room *room) {
     fl_buffer_free(&room->out);
 }
 
-/* ---- bits ---------------------------------------------------------------------------------------------------------- */
+/* ---- bits
+ * ------------------------------------------------------------------------------------------------ */
 
 typedef fl_jpeg_dct_writer writer;
 
@@ -49,7 +52,8 @@ static void fill_byte(writer *w) {
 
 static unsigned width_of(uint64_t value) { return value ? 64 - (unsigned)__builtin_clzll(value) : 0; }
 
-/* ---- orders -------------------------------------------------------------------------------------------------------- */
+/* ---- orders
+ * -------------------------------------------------------------------------------------------------------- */
 
 FL_INLINE unsigned magnitude_of(int value) { return (unsigned)(value < 0 ? -value : value); }
 
@@ -86,7 +90,8 @@ static void choose_orders(fl_jpeg_dct_orders *o, const fl_jpeg_dct_kernels *kern
     fl_jpeg_dct_orders_spread(o);
 }
 
-/* ---- strips -------------------------------------------------------------------------------------------------------- */
+/* ---- strips
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* The AC planes of a block. Returns false for a magnitude that the form does not hold. */
 FL_INLINE bool put_block(writer *w, const int16_t *values, const uint8_t *places, unsigned n,
@@ -168,8 +173,8 @@ FL_INLINE bool put_planes(const fl_jpeg_dct_kernels *kernels, writer *w, const f
     return true;
 }
 
-/* Appends a strip. `scratch` has room for a number and a byte for each block; `ends`: AC bits up to the end of each MCU. Returns where it ends,
- * NULL for coefficients beyond the limits. */
+/* Appends a strip. `scratch` has room for a number and a byte for each block; `ends`: AC bits up to the end
+ * of each MCU. Returns where it ends, NULL for coefficients beyond the limits. */
 FL_INLINE uint8_t *put_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out, const fl_jpeg_dct_source *from,
                              int16_t *scratch, strip *sizes, uint32_t *ends) {
     const uint32_t count = from->mcus * from->across;
@@ -205,7 +210,8 @@ static uint8_t *put_any_strip(const fl_jpeg_dct_kernels *kernels, uint8_t *out,
     return put_strip(kernels, out, from, scratch, sizes, ends);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------------- */
+/* ---- the whole
+ * ----------------------------------------------------------------------------------------------------- */
 
 bool fl_jpeg_dct_grow(fl_buffer *buffer, size_t used, size_t need) {
     if (buffer->room >= used + need) return true;

@@ -22,7 +22,8 @@ static uint64_t total(const uint8_t widths[4]) {
     return (uint64_t)widths[0] + widths[1] + widths[2] + widths[3];
 }
 
-/* Bits of all rows, the header not counted. No product here comes near 64 bits: an image has at most 2^14 MCUs a side. */
+/* Bits of all rows, the header not counted. No product here comes near 64 bits: an image has at most 2^14
+ * MCUs a side. */
 static uint64_t bits_of(const fl_jpeg_index *index) { return (uint64_t)index->row_bits * index->rows; }
 
 static void measure(fl_jpeg_index *index) {
@@ -80,7 +81,8 @@ bool fl_jpeg_index_next(fl_jpeg_cursor *c) {
     return true;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing
+ * ---------------------------------------------------------------------------------------------------- */
 
 /* A mark as four numbers: itself, or the step to it from the one before it in its row. */
 static void numbers(const fl_jpeg_mark *mark, const fl_jpeg_mark *before, uint64_t out[4]) {

@@ -1,14 +1,17 @@
 /* Source of the rules: ITU-T T.81, annex F.2 (sequential decoding).
  *
  * NOTE [ entropy: streams ]
- * One walk waits for its own table look-ups. So three go at once: one from the start, whose word counts, and two guesses that begin in
- * the middle as if an MCU began there. Huffman codes fall into step by themselves (T. J. Ferguson, J. H. Rabinowitz, "Self-synchronizing
- * Huffman codes", 1984), here within a few MCUs. Each stream notes where its MCUs start. Where the walk that counts starts an MCU at the
- * very bit where a guess started one, all that follows is the same, and it goes on as that guess. A guess that meets damage forgets
- * its notes and begins again, so what lies between two of its notes is sound. Nothing depends on guesses falling into step, but time.
+ * One walk waits for its own table look-ups. So three go at once: one from the start, whose word counts, and
+ * two guesses that begin in the middle as if an MCU began there. Huffman codes fall into step by themselves
+ * (T. J. Ferguson, J. H. Rabinowitz, "Self-synchronizing Huffman codes", 1984), here within a few MCUs. Each
+ * stream notes where its MCUs start. Where the walk that counts starts an MCU at the very bit where a guess
+ * started one, all that follows is the same, and it goes on as that guess. A guess that meets damage forgets
+ * its notes and begins again, so what lies between two of its notes is sound. Nothing depends on guesses
+ * falling into step, but time.
  *
- * Each stream also notes the DC coefficients' steps from block to block. Put end to end, the pieces of streams that proved the data are what
- * an index is made of (note_marks): it costs the few instructions of noting, not another walk.
+ * Each stream also notes the DC coefficients' steps from block to block. Put end to end, the pieces of
+ * streams that proved the data are what an index is made of (note_marks): it costs the few instructions of
+ * noting, not another walk.
  */
 #include "jpeg/entropy_walk.h"
 
@@ -16,13 +19,12 @@
 
 #define likely(x) __builtin_expect((x), 1)
 
-enum {
-    ODD = 0x140
-}; /* (sum - 1) & ODD is 0 where a sum of fl_jpeg_step is 64 or 130 .. 192: the block ends with the step's last symbol */
+/* (sum - 1) & ODD is 0 where a sum of fl_jpeg_step is 64 or 130 .. 192: the block ends with the step's
+ * last symbol */
+enum { ODD = 0x140 };
 enum { TOGETHER = 8 }; /* double steps of each stream between looks at where they are; at most as many MCUs */
-enum {
-    AHEAD = TOGETHER * 20 + 8
-}; /* bytes: more than they take, 160 bits each, and what a refill has read ahead */
+/* bytes: more than they take, 160 bits each, and what a refill has read ahead */
+enum { AHEAD = TOGETHER * 20 + 8 };
 enum { SHORT = 4096 }; /* bytes of an interval that are not worth two guesses */
 
 static const uint64_t NOWHERE = UINT64_MAX;
@@ -74,7 +76,8 @@ FL_INLINE bool next_block(fl_jpeg_walk *w, const fl_jpeg_coded *coded) {
     return begin_block(w, coded->mcu);
 }
 
-/* State of a walk that met damage. By value, here and below, or the callers would keep their walks in memory. */
+/* State of a walk that met damage. By value, here and below, or the callers would keep their walks in
+ * memory. */
 static __attribute__((noinline)) fl_jpeg_walk damaged(fl_jpeg_walk w, const fl_jpeg_coded *coded) {
     w.ac = NULL;
     if (!coded->guess) return w;
@@ -150,7 +153,8 @@ static void walk_together(fl_jpeg_walk w[FL_JPEG_STREAMS], const fl_jpeg_coded *
     w[0] = x, w[1] = y, w[2] = z;
 }
 
-/* True if `walk`, from its MCU `*from` on, starts an MCU where `guess` did; *from and *there are then its numbers. It may walk further. */
+/* True if `walk`, from its MCU `*from` on, starts an MCU where `guess` did; *from and *there are then its
+ * numbers. It may walk further. */
 static bool meet(fl_jpeg_walk *walk, const fl_jpeg_coded *coded, uint32_t most, const fl_jpeg_walk *guess,
                  uint32_t *from, uint32_t *there) {
     uint32_t j = 0;
@@ -182,9 +186,8 @@ static bool walk_streams(fl_jpeg_walk_room *room, fl_jpeg_coded coded, uint32_t 
     coded.guess = false;
     fl_jpeg_walk *walk = &w[0];
     if (walk->starts[0] != 0) return false; /* it began anew */
-    uint32_t
-        from = 0,
-        left = mcus; /* that MCU of the walk is yet to be compared; the walk's count at the end of the data */
+    /* that MCU of the walk is yet to be compared; the walk's count at the end of the data */
+    uint32_t from = 0, left = mcus;
     *pieces = (fl_jpeg_piece){walk, 0, 0};
     for (int i = 1; i < FL_JPEG_STREAMS; i++) {
         uint32_t there;
@@ -204,7 +207,8 @@ static const uint8_t *next_stuffed(const uint8_t *at, const uint8_t *end) {
     return found ? found : end;
 }
 
-/* Makes the marks of an interval that was proved. `before`: coded bytes before it. False when a DC coefficient has too many bits for a mark. */
+/* Makes the marks of an interval that was proved. `before`: coded bytes before it. False when a DC
+ * coefficient has too many bits for a mark. */
 static bool note_marks(const fl_jpeg_coded *coded, const fl_jpeg_piece *piece, uint32_t mcus, size_t before,
                        fl_jpeg_notes *notes) {
     const uint32_t blocks = coded->mcu->blocks, luma = coded->mcu->luma;

@@ -22,7 +22,8 @@ typedef struct fl_jpeg_walk_room {
     fl_buffer steps[FL_JPEG_STREAMS];  /* of int16_t */
 } fl_jpeg_walk_room;
 
-/* Room for the marks that a walk leaves: one at every `every` MCUs of each row, in order. Each MCU row has `across` MCUs. */
+/* Room for the marks that a walk leaves: one at every `every` MCUs of each row, in order. Each MCU row has
+ * `across` MCUs. */
 typedef struct fl_jpeg_notes {
     fl_jpeg_mark *next;
     uint32_t every, across;
@@ -34,12 +35,14 @@ static const fl_buffer_rule FL_JPEG_WALK_RULE = {.least = 1 << 16, .keep = 64 <<
 
 void fl_jpeg_walk_free(fl_jpeg_walk_room *room);
 
-/* Images of more MCUs are walked from one place only, and nothing is noted of them: the notes take up to 84 bytes for each. */
+/* Images of more MCUs are walked from one place only, and nothing is noted of them: the notes take up to 84
+ * bytes for each. */
 enum { FL_JPEG_NOTED_MOST = 1 << 18 };
 
-/* True when the coded data at [at, end) is `mcus` MCUs, with restart markers every `interval` of them (0: none), that end with EOI.
- * False, too, when memory runs out. With notes (NULL: none; only for fl_jpeg_header_usual, and not for more than FL_JPEG_NOTED_MOST MCUs) marks are made on the way;
- * `every` is 0 afterwards when the data are sound, but have DC coefficients that no mark holds. */
+/* True when the coded data at [at, end) is `mcus` MCUs, with restart markers every `interval` of them (0:
+ * none), that end with EOI. False, too, when memory runs out. With notes (NULL: none; only for
+ * fl_jpeg_header_usual, and not for more than FL_JPEG_NOTED_MOST MCUs) marks are made on the way; `every` is
+ * 0 afterwards when the data are sound, but have DC coefficients that no mark holds. */
 bool fl_jpeg_walk_coded(fl_jpeg_walk_room *room, const fl_jpeg_mcu *mcu, uint32_t mcus, uint32_t interval,
                         const uint8_t *at, const uint8_t *end, fl_jpeg_notes *notes);
 

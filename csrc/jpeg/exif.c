@@ -1,4 +1,5 @@
-/* Sources of the rules: EXIF 2.3, 4.6 (the TIFF header, IFD0 and its tag 0x0112); XMP part 3, 1.1.3 (the segment of a JPEG). */
+/* Sources of the rules: EXIF 2.3, 4.6 (the TIFF header, IFD0 and its tag 0x0112); XMP part 3, 1.1.3 (the
+ * segment of a JPEG). */
 #define _GNU_SOURCE
 #include "jpeg/exif.h"
 

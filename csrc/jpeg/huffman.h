@@ -1,6 +1,7 @@
-/* jpeg/huffman: reading Huffman-coded blocks from plain bytes (stuffing removed, FL_JPEG_PAD zeros behind), for fl_jpeg_entropy and fl_jpeg_baseline.
- * Nothing here checks for the end of the data: one MCU reads less than FL_JPEG_PAD bytes beyond it, and the caller compares positions after each.
- * All is inlined, so that a caller compiled for later CPUs gets their shifts. */
+/* jpeg/huffman: reading Huffman-coded blocks from plain bytes (stuffing removed, FL_JPEG_PAD zeros behind),
+ * for fl_jpeg_entropy and fl_jpeg_baseline. Nothing here checks for the end of the data: one MCU reads less
+ * than FL_JPEG_PAD bytes beyond it, and the caller compares positions after each. All is inlined, so that a
+ * caller compiled for later CPUs gets their shifts. */
 #ifndef FL_JPEG_HUFFMAN_H
 #define FL_JPEG_HUFFMAN_H
 
@@ -15,7 +16,8 @@ typedef struct fl_jpeg_bits {
     unsigned left;
 } fl_jpeg_bits;
 
-/* At least 56 bits, without a branch: bytes already counted are or-ed onto themselves (F. Giesen, "Reading bits in far too many ways"). */
+/* At least 56 bits, without a branch: bytes already counted are or-ed onto themselves (F. Giesen, "Reading
+ * bits in far too many ways"). */
 FL_INLINE void fl_jpeg_refill(fl_jpeg_bits *b) {
     b->bits |= fl_bytes_be64(b->at) >> b->left;
     b->at += (63 - b->left) >> 3;
@@ -32,7 +34,8 @@ FL_INLINE const uint8_t *fl_jpeg_bits_at(const fl_jpeg_bits *b) { return b->at -
 
 FL_INLINE uint64_t fl_jpeg_window(const fl_jpeg_bits *b) { return b->bits >> (64 - FL_JPEG_WINDOW); }
 
-/* The value whose `size` bits are on top. T.81 F.2.2.1: a first bit of 0 marks a negative one. Without a branch, for signs are noise. */
+/* The value whose `size` bits are on top. T.81 F.2.2.1: a first bit of 0 marks a negative one. Without a
+ * branch, for signs are noise. */
 FL_INLINE int fl_jpeg_extend(uint64_t top, unsigned size) {
     int value = (int)(top >> 1 >> (63 - size)), negative = (int)~((int64_t)top >> 63);
     return value + (negative & (1 - (1 << size)));
@@ -101,11 +104,13 @@ FL_INLINE bool fl_jpeg_skip_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b) {
     }
 }
 
-/* Place of a zigzag position in a block; positions beyond its end, which wrong or unused symbols reach, lie just behind it. */
+/* Place of a zigzag position in a block; positions beyond its end, which wrong or unused symbols reach, lie
+ * just behind it. */
 enum { FL_JPEG_NATURAL = 64 + FL_JPEG_COVER_END + 16 };
 extern const uint8_t fl_jpeg_natural[FL_JPEG_NATURAL];
 
-/* A block whose AC coefficients are being made: its bytes were zero; block[64] may be written too. In registers, as far as there are enough. */
+/* A block whose AC coefficients are being made: its bytes were zero; block[64] may be written too. In
+ * registers, as far as there are enough. */
 typedef struct fl_jpeg_making {
     fl_jpeg_bits bits;
     const fl_jpeg_symbols *make;
@@ -124,8 +129,8 @@ FL_INLINE uint32_t fl_jpeg_place(uint32_t position, fl_jpeg_order order) {
 
 enum { FL_JPEG_TURNS = 4 /* to a refill: none takes more than FL_JPEG_WINDOW bits */ };
 
-/* Two symbols at most, without a branch for whether there are two: a second value that is none is stored where the first then is. False: one that
- * is to be made alone, or the block ends; nothing was taken then. */
+/* Two symbols at most, without a branch for whether there are two: a second value that is none is stored
+ * where the first then is. False: one that is to be made alone, or the block ends; nothing was taken then. */
 FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m, fl_jpeg_order order) {
     const fl_jpeg_symbols *const both = &m->make[fl_jpeg_window(&m->bits)];
     const uint32_t after = m->k + both->cover;
@@ -142,8 +147,9 @@ FL_INLINE bool fl_jpeg_make_two(fl_jpeg_making *m, fl_jpeg_order order) {
     return true;
 }
 
-/* Handles the symbols that fl_jpeg_make_two does not. Returns 0 if the block goes on; at its end a zigzag position from which on all
- * coefficients are zero (1 when there is none but DC), and -1 for symbols that fl_jpeg_skip_ac refuses. */
+/* Handles the symbols that fl_jpeg_make_two does not. Returns 0 if the block goes on; at its end a zigzag
+ * position from which on all coefficients are zero (1 when there is none but DC), and -1 for symbols that
+ * fl_jpeg_skip_ac refuses. */
 FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m, fl_jpeg_order order) {
     const fl_jpeg_symbols both = m->make[fl_jpeg_window(&m->bits)];
     int run, value;
@@ -174,7 +180,8 @@ FL_INLINE int fl_jpeg_make_any(const fl_jpeg_codes *ac, fl_jpeg_making *m, fl_jp
     return m->k == FL_JPEG_BLOCK ? FL_JPEG_BLOCK : 0;
 }
 
-/* Makes the other 63 coefficients of a block whose bytes are zero; block[64] may be written too. Returns what fl_jpeg_make_any does, never 0. */
+/* Makes the other 63 coefficients of a block whose bytes are zero; block[64] may be written too. Returns what
+ * fl_jpeg_make_any does, never 0. */
 FL_INLINE int fl_jpeg_make_ac(const fl_jpeg_codes *ac, fl_jpeg_bits *b, int16_t *block, fl_jpeg_order order) {
     fl_jpeg_making m = {*b, ac->make, block, 1};
     int count = 0;

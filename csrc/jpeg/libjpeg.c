@@ -13,9 +13,10 @@ enum { TAIL = 64, ROWS_AT_ONCE = 64 };
 static const fl_buffer_rule RULE = {.least = 1 << 20, .keep = 64 << 20};
 
 /* NOTE [ jpeg: tables of the last file ]
- * A decompressor keeps its quantisation and Huffman tables between images, and a file that defines none of its own would be decoded with
- * those of whichever file came before it. So every open takes them away. libjpeg allocates tables in its permanent
- * pool, which only grows; they are therefore handed back to it through mem->alloc_small when it asks for the next. */
+ * A decompressor keeps its quantisation and Huffman tables between images, and a file that defines none of
+ * its own would be decoded with those of whichever file came before it. So every open takes them away.
+ * libjpeg allocates tables in its permanent pool, which only grows; they are therefore handed back to it
+ * through mem->alloc_small when it asks for the next. */
 typedef struct spares {
     void *tables[NUM_QUANT_TBLS + 2 * NUM_HUFF_TBLS];
     int count;
@@ -125,10 +126,12 @@ static uint32_t scaled_end(uint64_t end, int eighths, uint32_t limit) {
     return scaled < limit ? (uint32_t)scaled : limit;
 }
 
-/* The columns to decode so that those of the box come out as in a full decode. Fancy upsampling takes a chroma sample's neighbours,
- * and treats the first and last decoded ones as the image's edges; jpeg_crop_scanline itself moves the left edge down to an iMCU boundary.
+/* The columns to decode so that those of the box come out as in a full decode. Fancy upsampling takes a
+ * chroma sample's neighbours, and treats the first and last decoded ones as the image's edges;
+ * jpeg_crop_scanline itself moves the left edge down to an iMCU boundary.
  *   right  an even end is the right half of its sample, which takes the next one; an odd end needs none
- *   left   an inner boundary needs the sample before it: start one column earlier; likewise when the columns from there on
+ *   left   an inner boundary needs the sample before it: start one column earlier; likewise when the columns
+ *   from there on
  *          are fewer than 3, for chroma one sample wide makes libjpeg give up interpolating */
 static void add_margin(const struct jpeg_decompress_struct *c, int eighths, uint32_t *x0, uint32_t *x1) {
     bool subsampled = false;
@@ -143,9 +146,10 @@ static void add_margin(const struct jpeg_decompress_struct *c, int eighths, uint
     if (left && (*x0 == left || *x1 < left + 3)) *x0 = left - 1;
 }
 
-/* True if jpeg_crop_scanline leaves a component's samples as they are. In rare sampling it does not: if libjpeg gives a component a
- * larger inverse DCT and still has to upsample it (2x4 at 1/4) it counts too few of its columns, and if one component becomes a sample
- * wide (mixed factors, 4x1 with 2x1) it gives up interpolating the others too. */
+/* True if jpeg_crop_scanline leaves a component's samples as they are. In rare sampling it does not: if
+ * libjpeg gives a component a larger inverse DCT and still has to upsample it (2x4 at 1/4) it counts too few
+ * of its columns, and if one component becomes a sample wide (mixed factors, 4x1 with 2x1) it gives up
+ * interpolating the others too. */
 static bool crops_columns(const struct jpeg_decompress_struct *c) {
     for (int ci = 0; ci < c->num_components; ci++) {
         const jpeg_component_info *part = &c->comp_info[ci];
@@ -188,8 +192,9 @@ static uint8_t product(uint32_t a, uint32_t b) {
     return (uint8_t)((t + (t >> 8)) >> 8);
 }
 
-/* In place: every pixel's 3 bytes are written after its 4 have been read, and never past them. JPEG files hold CMYK inverted
- * (Adobe's convention, which Pillow assumes for all of them), so a byte is what is left of the light. */
+/* In place: every pixel's 3 bytes are written after its 4 have been read, and never past them. JPEG files
+ * hold CMYK inverted (Adobe's convention, which Pillow assumes for all of them), so a byte is what is left of
+ * the light. */
 static void cmyk_to_rgb(uint8_t *pixels, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const uint8_t *in = pixels + 4 * i;

@@ -181,8 +181,9 @@ void fl_libjpeg_io_data(fl_libjpeg_io *io, j_decompress_ptr cinfo) {
 
 bool fl_libjpeg_io_smooths(j_decompress_ptr cinfo) {
     if (!cinfo->progressive_mode || cinfo->coef_bits == NULL) return false;
-    /* coef_bits counts the bits still missing, -1 for a coefficient never sent. libjpeg-turbo looks at the first 9 AC
-     * coefficients (the first 5 before 2.1); zeros there in every component mean that nothing is smoothed. */
+    /* coef_bits counts the bits still missing, -1 for a coefficient never sent. libjpeg-turbo looks at the
+     * first 9 AC coefficients (the first 5 before 2.1); zeros there in every component mean that nothing is
+     * smoothed. */
     for (int ci = 0; ci < cinfo->num_components; ci++)
         for (int k = 0; k < 10; k++)
             if (cinfo->coef_bits[ci][k] != 0) return true;

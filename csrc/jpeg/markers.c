@@ -37,7 +37,8 @@ __attribute__((format(printf, 2, 3))) static void damage(walk *w, const char *fo
     va_end(args);
 }
 
-/* Moves to the next marker and returns its code, 0 at the end of the bytes. Stray bytes are counted, fill bytes are not. */
+/* Moves to the next marker and returns its code, 0 at the end of the bytes. Stray bytes are counted, fill
+ * bytes are not. */
 static uint8_t next_marker(walk *w, size_t *offset) {
     while (w->at < w->size) {
         if (w->bytes[w->at] != 0xFF) {
@@ -59,7 +60,8 @@ static uint8_t next_marker(walk *w, size_t *offset) {
     return 0;
 }
 
-/* From the first byte after an SOS header over stuffed zeros, fill bytes and restart markers to the marker that ends the scan. */
+/* From the first byte after an SOS header over stuffed zeros, fill bytes and restart markers to the marker
+ * that ends the scan. */
 static void pass_coded_data(walk *w) {
     uint8_t expected = FL_JPEG_RST0;
     for (;;) {
@@ -110,7 +112,8 @@ static bool frame(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
     return true;
 }
 
-/* An application segment or comment: noted, and of those that decide the colour space, the deciding part kept. */
+/* An application segment or comment: noted, and of those that decide the colour space, the deciding part
+ * kept. */
 static void application(walk *w, uint8_t marker, const uint8_t *p, size_t size) {
     fl_jpeg_layout *l = w->layout;
     if (l->scans) return; /* libjpeg settles the colour space at the first scan */

@@ -54,19 +54,21 @@ typedef struct fl_jpeg_layout {
     uint32_t scans;
     uint32_t stray;    /* bytes between segments that belong to none */
     bool eoi;          /* the end marker is there */
-    size_t
-        end; /* bytes that are the image, end marker included; what follows is another picture, or rubbish */
+    /* bytes that are the image, end marker included; what follows is another picture, or rubbish */
+    size_t end;
     bool damaged; /* a marker where none may be, a length that lies, restarts out of order */
     char damage[FL_TEXT]; /* the first of them, in words; "" */
 } fl_jpeg_layout;
 
-/* Walks the markers without decoding. FL_EJPEG when it is no JPEG or has no frame header before its first scan; FL_ETRUNCATED when it ends
- * before its first scan. What is wrong after that is reported in the layout, for libjpeg may still make something of it. */
+/* Walks the markers without decoding. FL_EJPEG when it is no JPEG or has no frame header before its first
+ * scan; FL_ETRUNCATED when it ends before its first scan. What is wrong after that is reported in the layout,
+ * for libjpeg may still make something of it. */
 fl_code fl_jpeg_markers_read(const uint8_t *bytes, size_t size, fl_jpeg_layout *layout, fl_error *err);
 
-/* Copies the JPEG without metadata, thumbnails, comments, profiles, stray bytes and whatever follows its end. Kept are tables, frame,
- * scans, byte for byte, and of JFIF and Adobe markers the part that tells libjpeg the colour space. Never longer than the source: capacity
- * must be at least size (FL_EARG). FL_EJPEG for a damaged file (see the layout). A missing end marker is not made up. */
+/* Copies the JPEG without metadata, thumbnails, comments, profiles, stray bytes and whatever follows its end.
+ * Kept are tables, frame, scans, byte for byte, and of JFIF and Adobe markers the part that tells libjpeg the
+ * colour space. Never longer than the source: capacity must be at least size (FL_EARG). FL_EJPEG for a
+ * damaged file (see the layout). A missing end marker is not made up. */
 fl_code fl_jpeg_strip(const uint8_t *bytes, size_t size, uint8_t *out, size_t capacity, size_t *written,
                       fl_error *err);
 

@@ -6,7 +6,8 @@
 #include "jpeg/libjpeg_io.h"
 #include "jpeg/turn.h"
 
-/* See NOTE [ jpeg: errors by longjmp ]: all that a call owns hangs off this, so that one function releases it after a jump. */
+/* See NOTE [ jpeg: errors by longjmp ]: all that a call owns hangs off this, so that one function releases it
+ * after a jump. */
 typedef struct transcoder {
     struct jpeg_decompress_struct c;
     struct jpeg_compress_struct d;
@@ -62,7 +63,8 @@ static fl_code transcoder_create(transcoder **out, fl_error *err) {
     return FL_OK;
 }
 
-/* Safe in whatever state an error has left t: libjpeg's destroy functions accept what was zeroed and never created. */
+/* Safe in whatever state an error has left t: libjpeg's destroy functions accept what was zeroed and never
+ * created. */
 static fl_code transcoder_free(transcoder *t) {
     fl_code code = t->io.code;
     jpeg_destroy_compress(&t->d);
@@ -124,7 +126,8 @@ fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, ui
     return transcoder_free(t);
 }
 
-/* Coefficients are decoded and dropped: at 1/8 only one of each block's 64 is transformed, and no more than a row is kept. */
+/* Coefficients are decoded and dropped: at 1/8 only one of each block's 64 is transformed, and no more than a
+ * row is kept. */
 static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels,
                        bool *smoothed) {
     struct jpeg_decompress_struct *c = &t->c;

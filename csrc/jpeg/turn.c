@@ -62,7 +62,8 @@ jvirt_barray_ptr *fl_jpeg_turn_begin(fl_libjpeg_io *io, struct jpeg_compress_str
     return arrays;
 }
 
-/* A block turned as the picture: its columns of odd frequency change their sign where that is mirrored, or its rows. */
+/* A block turned as the picture: its columns of odd frequency change their sign where that is mirrored, or
+ * its rows. */
 static void turn_block(const JCOEF *from, JCOEF *to, moves move) {
     for (int v = 0; v < DCTSIZE; v++)
         for (int u = 0; u < DCTSIZE; u++) {

@@ -186,7 +186,8 @@ static fl_code read_header(walk *w) {
     return FL_OK;
 }
 
-/* All chunks up to the first of that name: IDAT, before which each must have its checksum, or, after the data, IEND. */
+/* All chunks up to the first of that name: IDAT, before which each must have its checksum, or, after the
+ * data, IEND. */
 static fl_code read_up_to(walk *w, uint32_t last) {
     const bool before = last == IDAT;
     chunk c;

@@ -1,12 +1,13 @@
 /* png/chunks: what a PNG says of itself, and where its pixels' data lies.
  *
  * NOTE [ png: what is decoded here ]
- * The reference is Pillow: the pixels of Image.open(file).convert("RGB"), and which files are errors. A file is decoded here only where it
- * is certain that Pillow decodes it, without a warning of damage; any other is FL_EUNSUPPORTED, sound or not, and where there is a
- * file, Pillow opens it and decides. So every chunk must be whole, those before the data must have their checksum, and what Pillow reads
- * of a chunk must be there. Left to Pillow on purpose: interlaced and animated files, palettes that are none, texts that inflate to more
- * than 1 MiB, a second series of data chunks. As Pillow does, this ignores gamma, colour profiles, tRNS (which convert() drops), checksums
- * of the data's chunks (zlib's own is checked), and all after IEND.
+ * The reference is Pillow: the pixels of Image.open(file).convert("RGB"), and which files are errors. A file
+ * is decoded here only where it is certain that Pillow decodes it, without a warning of damage; any other is
+ * FL_EUNSUPPORTED, sound or not, and where there is a file, Pillow opens it and decides. So every chunk must
+ * be whole, those before the data must have their checksum, and what Pillow reads of a chunk must be there.
+ * Left to Pillow on purpose: interlaced and animated files, palettes that are none, texts that inflate to
+ * more than 1 MiB, a second series of data chunks. As Pillow does, this ignores gamma, colour profiles, tRNS
+ * (which convert() drops), checksums of the data's chunks (zlib's own is checked), and all after IEND.
  */
 #ifndef FL_PNG_CHUNKS_H
 #define FL_PNG_CHUNKS_H

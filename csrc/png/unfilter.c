@@ -63,7 +63,8 @@ FL_INLINE __m128i paeths(__m128i left, __m128i above, __m128i corner) {
     return choose(_mm_cmpeq_epi16(least, a), left, choose(_mm_cmpeq_epi16(least, b), above, corner));
 }
 
-/* Pixel by pixel, all bytes of one at a time: 3, 4, 6 or 8. What a load has beyond its pixel is the next one's, and no store writes it. */
+/* Pixel by pixel, all bytes of one at a time: 3, 4, 6 or 8. What a load has beyond its pixel is the next
+ * one's, and no store writes it. */
 FL_INLINE void undo_pixels(uint8_t *row, const uint8_t *above, size_t size, size_t step, int filter) {
     const __m128i zero = _mm_setzero_si128();
     __m128i left = zero, corner = zero;

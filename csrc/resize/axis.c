@@ -24,15 +24,16 @@ static inline double cubic(double x, double a) {
     return 0.0;
 }
 
-/* The first source pixel of `taps` around one that would be `begin`: moved so that all lie inside the source. */
+/* The first source pixel of `taps` around one that would be `begin`: moved so that all lie inside the
+ * source. */
 static inline uint32_t inside(const fl_resize_axis_key *key, double begin, uint32_t taps) {
     const double last = key->source > taps ? (double)(key->source - taps) : 0.0;
     return (uint32_t)(begin < 0.0 ? 0.0 : begin > last ? last : begin);
 }
 
-/* Pillow's geometry (libImaging/Resample.c): the filter is stretched by the scale when shrinking, a pixel is seen from its centre,
- * pixels outside the source are dropped and the rest normalised. The filters are 0 outside their support, so every output
- * takes the same number of taps without asking where it ends. */
+/* Pillow's geometry (libImaging/Resample.c): the filter is stretched by the scale when shrinking, a pixel is
+ * seen from its centre, pixels outside the source are dropped and the rest normalised. The filters are 0
+ * outside their support, so every output takes the same number of taps without asking where it ends. */
 static inline __attribute__((always_inline)) void antialias_weights(fl_resize_axis *axis,
                                                                     const fl_resize_axis_key *key,
                                                                     fl_resize_filter filter, uint32_t taps) {
@@ -57,8 +58,8 @@ static inline __attribute__((always_inline)) void antialias_weights(fl_resize_ax
     }
 }
 
-/* torch.nn.functional.interpolate, align_corners=False: 2 or 4 taps around the output's centre; one outside the source
- * takes the border's pixel, so its weight is added to the border's. */
+/* torch.nn.functional.interpolate, align_corners=False: 2 or 4 taps around the output's centre; one outside
+ * the source takes the border's pixel, so its weight is added to the border's. */
 static void plain_weights(fl_resize_axis *axis, const fl_resize_axis_key *key, uint32_t taps) {
     const int wanted = key->filter == FL_RESIZE_BICUBIC ? 4 : 2;
     const int64_t last = (int64_t)key->source - 1;
@@ -79,11 +80,13 @@ static void plain_weights(fl_resize_axis *axis, const fl_resize_axis_key *key, u
     }
 }
 
-/* The nearest integer, for |value| < 2^51, without a call: adding 1.5 * 2^52 leaves no room for a fraction. */
+/* The nearest integer, for |value| < 2^51, without a call: adding 1.5 * 2^52 leaves no room for a
+ * fraction. */
 static inline double nearest(double value) { return (value + 0x1.8p52) - 0x1.8p52; }
 
-/* Weights that sum to 1 into integers that sum to 2^bits exactly: what rounding takes from a tap is given to the next. More than `most`
- * is 1.0 itself where it does not fit; or a view lacks pixels of the box that bits_of counts on: wrong then, but no wild value. */
+/* Weights that sum to 1 into integers that sum to 2^bits exactly: what rounding takes from a tap is given to
+ * the next. More than `most` is 1.0 itself where it does not fit; or a view lacks pixels of the box that
+ * bits_of counts on: wrong then, but no wild value. */
 static inline __attribute__((always_inline)) void quantize(fl_resize_axis *axis, uint32_t count,
                                                            uint32_t taps, int32_t most, uint32_t copies) {
     const double one = (double)(1 << axis->bits), *weight = axis->weight;
@@ -125,9 +128,10 @@ double fl_resize_axis_width(const fl_resize_axis_key *key) {
 
 int fl_resize_row_bits(const fl_resize_axis_key *down) { return fl_resize_axis_width(down) <= 32.0 ? 6 : 2; }
 
-/* Bits of FL_RESIZE_LONG. Not taken from the weights at hand, or a window would be rounded otherwise than the whole. A triangle stretched by
- * scale has samples that sum to at least 3/4 of scale even where the source's edges cut it most (one output for all of the source),
- * so 1.5 / scale is a safe bound of its normalised weights. Interpolating weights stay below 1.1. */
+/* Bits of FL_RESIZE_LONG. Not taken from the weights at hand, or a window would be rounded otherwise than the
+ * whole. A triangle stretched by scale has samples that sum to at least 3/4 of scale even where the source's
+ * edges cut it most (one output for all of the source), so 1.5 / scale is a safe bound of its normalised
+ * weights. Interpolating weights stay below 1.1. */
 static int bits_of(const fl_resize_axis_key *key) {
     const double scale = key->length / key->out;
     const double largest = key->antialias && scale > 1.5 && !fl_resize_axis_copies(key) ? 1.5 / scale : 1.0;

@@ -15,7 +15,8 @@ enum {
     FL_RESIZE_BLOCK = 4 /* kernels across make this many output pixels at a time; tables are padded to it */
 };
 
-/* A box edge may be this far outside by rounding of the caller's arithmetic, in pixels; it is then moved inside. */
+/* A box edge may be this far outside by rounding of the caller's arithmetic, in pixels; it is then moved
+ * inside. */
 #define FL_RESIZE_EDGE 1e-6
 
 /* The values from which a table is computed; equal keys mean equal tables. */
@@ -29,9 +30,10 @@ typedef struct fl_resize_axis_key {
     bool horizontal;
 } fl_resize_axis_key;
 
-/* Output i = sum over k < taps of coefficient(i, k) * source[first[i] + k]. first[i] + taps <= the source's size, except that
- * horizontal FL_RESIZE_LONG tables, whose taps are padded to an even number, start at 0 and have zeros where a narrow source has no pixel.
- * Coefficients are int16 at coef + i * stride; horizontal FL_RESIZE_QUAD tables have each twice, so that a 32-bit broadcast loads it. */
+/* Output i = sum over k < taps of coefficient(i, k) * source[first[i] + k]. first[i] + taps <= the source's
+ * size, except that horizontal FL_RESIZE_LONG tables, whose taps are padded to an even number, start at 0 and
+ * have zeros where a narrow source has no pixel. Coefficients are int16 at coef + i * stride; horizontal
+ * FL_RESIZE_QUAD tables have each twice, so that a 32-bit broadcast loads it. */
 typedef struct fl_resize_axis {
     fl_resize_axis_key key;
     bool valid;
@@ -52,14 +54,17 @@ void fl_resize_axis_keys(const fl_view *view, const fl_resize_spec *spec, const 
 /* True if output i along this axis is one source pixel. */
 bool fl_resize_axis_copies(const fl_resize_axis_key *key);
 
-/* Width of the filter in source pixels: it follows from the geometry alone, not from the view's size or the window. */
+/* Width of the filter in source pixels: it follows from the geometry alone, not from the view's size or the
+ * window. */
 double fl_resize_axis_width(const fl_resize_axis_key *key);
 
-/* Fraction bits of the int16 rows that an FL_RESIZE_LONG filter goes down: 303 (bicubic's overshoot) << 6 fits an int16, and its sums, below
- * 2^9 whole and fl_resize_row_bits + bits fraction bits, an int32. Long filters need the bits for their small coefficients. */
+/* Fraction bits of the int16 rows that an FL_RESIZE_LONG filter goes down: 303 (bicubic's overshoot) << 6
+ * fits an int16, and its sums, below 2^9 whole and fl_resize_row_bits + bits fraction bits, an int32. Long
+ * filters need the bits for their small coefficients. */
 int fl_resize_row_bits(const fl_resize_axis_key *down);
 
-/* Makes the table for key, or keeps it when it is already the one. FL_ENOMEM leaves the axis empty but usable. */
+/* Makes the table for key, or keeps it when it is already the one. FL_ENOMEM leaves the axis empty but
+ * usable. */
 fl_code fl_resize_axis_build(fl_resize_axis *axis, const fl_resize_axis_key *key, fl_error *err);
 void fl_resize_axis_free(fl_resize_axis *axis);
 

@@ -1,5 +1,5 @@
-/* NOTE [ resize: rows stream, in either order ] holds here too: across first, rows wait in a ring; down first, four output rows of the source's
- * columns are made and at once taken across. */
+/* NOTE [ resize: rows stream, in either order ] holds here too: across first, rows wait in a ring; down
+ * first, four output rows of the source's columns are made and at once taken across. */
 #include "resize/exact.h"
 
 #include <stdlib.h>
@@ -218,7 +218,8 @@ static const uint8_t *made_row(const job *job, uint32_t i, uint32_t j, bool make
     return row;
 }
 
-/* ROWS output rows at a time, made of rows that are the source's or, down first, were just made. The last stands in for those beyond it. */
+/* ROWS output rows at a time, made of rows that are the source's or, down first, were just made. The last
+ * stands in for those beyond it. */
 static fl_code run_across(const job *job, bool down_first, fl_error *err) {
     const fl_resize_exact_axis *down = job->down;
     const fl_code code = down_first ? fl_resize_fit(&job->exact->between, ROWS, made_pitch(job), err) : FL_OK;

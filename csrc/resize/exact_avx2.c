@@ -8,7 +8,8 @@
 
 #if defined(__x86_64__)
 
-/* Sums of the high and of the low parts of coefficients: the sum is high << FL_RESIZE_EXACT_LOW_BITS + low. */
+/* Sums of the high and of the low parts of coefficients: the sum is high << FL_RESIZE_EXACT_LOW_BITS +
+ * low. */
 typedef struct parts {
     __m256i high, low;
 } parts;
@@ -27,8 +28,8 @@ FL_AVX2_INLINE __m256i join(parts sum) {
                              FL_RESIZE_EXACT_BITS);
 }
 
-/* One output pixel of four rows, each row a lane of (red, green, blue, 0). Taps come in pairs, interleaved as R0 R1 G0 G1 B0 B1; a 16-byte
- * load holds five pixels, of which four are used. */
+/* One output pixel of four rows, each row a lane of (red, green, blue, 0). Taps come in pairs, interleaved as
+ * R0 R1 G0 G1 B0 B1; a 16-byte load holds five pixels, of which four are used. */
 FL_AVX2_INLINE void pixel_of_rows(const uint8_t *const src[4], size_t at, const int16_t *coef, uint32_t taps,
                                   __m256i out[2]) {
     const __m256i first = FL_AVX2_BOTH(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);

@@ -73,7 +73,8 @@ typedef struct span {
     uint32_t low, high;
 } span;
 
-/* Centres lie in the box but for a rounding, and the box in the image: every cast is of a value between 0 and 2^27. */
+/* Centres lie in the box but for a rounding, and the box in the image: every cast is of a value between 0 and
+ * 2^27. */
 static inline span span_of(const fl_resize_exact_key *key, const geometry *g, uint32_t i) {
     const uint32_t out = key->from + (key->mirror ? key->count - 1 - i : i);
     if (key->copies) return (span){0.0, (uint32_t)key->begin + out, (uint32_t)key->begin + out + 1};
@@ -106,7 +107,8 @@ void fl_resize_exact_range(const fl_resize_exact_key *key, uint32_t *low, uint32
 
 /* ---- the table ---- */
 
-/* Rounds half away from 0. A coefficient is below 2, since a centre has a pixel within one half; the bound is for what must not be. */
+/* Rounds half away from 0. A coefficient is below 2, since a centre has a pixel within one half; the bound is
+ * for what must not be. */
 static inline int32_t fixed(double weight) {
     const double value = weight * (1 << FL_RESIZE_EXACT_BITS), most = 1 << 25;
     const double bounded = value > most ? most : value < -most ? -most : value;

@@ -1,4 +1,5 @@
-/* resize/exact_axis: Pillow's coefficient tables, in the form that fast kernels take. NOTE [ resize: Pillow's arithmetic ] */
+/* resize/exact_axis: Pillow's coefficient tables, in the form that fast kernels take. NOTE [ resize: Pillow's
+ * arithmetic ] */
 #ifndef FL_RESIZE_EXACT_AXIS_H
 #define FL_RESIZE_EXACT_AXIS_H
 
@@ -22,22 +23,25 @@ typedef struct fl_resize_exact_key {
     bool mirror; /* entry 0 is the last output wanted */
 } fl_resize_exact_key;
 
-/* Output i = sum over k < taps of coefficient(i, k) * image[first[i] + k], where coefficients of pixels beyond the image's end are 0. */
+/* Output i = sum over k < taps of coefficient(i, k) * image[first[i] + k], where coefficients of pixels
+ * beyond the image's end are 0. */
 typedef struct fl_resize_exact_axis {
     fl_resize_exact_key key;
     bool valid;
     uint32_t taps; /* of the longest filter, made even */
-    uint32_t *
-        first; /* count, padded to FL_RESIZE_BLOCK with copies of the last; without `mirror` it never decreases */
+    /* count, padded to FL_RESIZE_BLOCK with copies of the last; without `mirror` it never decreases */
+    uint32_t *first;
     int16_t *coef; /* 2 * taps for each output, in pairs; 0 in the padding */
     uint32_t low, high; /* pixels low .. high - 1 of the image are used */
     fl_buffer first_buffer, coef_buffer, weight_buffer;
 } fl_resize_exact_axis;
 
-/* Pixels *low .. *high - 1 of the image that the outputs wanted are made of; both 0 where they are made of none. */
+/* Pixels *low .. *high - 1 of the image that the outputs wanted are made of; both 0 where they are made of
+ * none. */
 void fl_resize_exact_range(const fl_resize_exact_key *key, uint32_t *low, uint32_t *high);
 
-/* Makes the table for key, or keeps it when it is already the one. FL_ENOMEM leaves the axis empty but usable. */
+/* Makes the table for key, or keeps it when it is already the one. FL_ENOMEM leaves the axis empty but
+ * usable. */
 fl_code fl_resize_exact_axis_build(fl_resize_exact_axis *axis, const fl_resize_exact_key *key, fl_error *err);
 void fl_resize_exact_axis_free(fl_resize_exact_axis *axis);
 

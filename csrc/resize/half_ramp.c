@@ -6,7 +6,8 @@
 #include "common/cpu.h"
 #include "common/simd.h"
 
-/* ---- in vectors ---------------------------------------------------------------------------------------------------- */
+/* ---- in vectors
+ * ---------------------------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 
@@ -69,7 +70,8 @@ FL_AVX2_HALF void fl_resize_half_ramp_plane(const fl_resize_half_ramp *ramp, int
     else plane(ramp, channel, bytes, dst, n, false);
 }
 
-/* ---- the line of a table ------------------------------------------------------------------------------------------- */
+/* ---- the line of a table
+ * ------------------------------------------------------------------------------------------- */
 
 static double value_of(uint16_t bits, fl_dtype dtype) {
     const int sign = bits >> 15, fraction_bits = dtype == FL_F16 ? 10 : 7, bias = dtype == FL_F16 ? 15 : 127;
@@ -80,7 +82,8 @@ static double value_of(uint16_t bits, fl_dtype dtype) {
     return sign ? -value : value;
 }
 
-/* Between which numbers lie those that round to each value of the channel's table; false for one that is not finite. */
+/* Between which numbers lie those that round to each value of the channel's table; false for one that is not
+ * finite. */
 static bool bounds_of(const uint16_t *table, fl_dtype dtype, double low[256], double high[256]) {
     for (int i = 0; i < 256; i++) {
         const uint16_t magnitude = table[i] & 0x7FFF, sign = table[i] & 0x8000;

@@ -1,4 +1,5 @@
-/* resize/half_ramp: tables of 16-bit floats that a line gives: 8 values at once instead of a look-up for each. */
+/* resize/half_ramp: tables of 16-bit floats that a line gives: 8 values at once instead of a look-up for
+ * each. */
 #ifndef FL_RESIZE_HALF_RAMP_H
 #define FL_RESIZE_HALF_RAMP_H
 
@@ -8,9 +9,9 @@
 
 #include "common/image.h"
 
-/* A table of float16 or bfloat16 whose values are slope * byte + start of each channel, in float32 with one rounding, and rounded to 16 bits. The
- * line is found out from the table alone: `found` only when it gives all its 768 values bit for bit on this CPU. Kept by the resizer from image
- * to image. */
+/* A table of float16 or bfloat16 whose values are slope * byte + start of each channel, in float32 with one
+ * rounding, and rounded to 16 bits. The line is found out from the table alone: `found` only when it gives
+ * all its 768 values bit for bit on this CPU. Kept by the resizer from image to image. */
 typedef struct fl_resize_half_ramp {
     uint16_t table[3][256];
     float slope[3], start[3];

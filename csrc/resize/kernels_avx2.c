@@ -16,9 +16,9 @@ FL_AVX2_INLINE void store_quads(int16_t *quads, __m256i even, __m256i odd) {
     _mm256_store_si256((__m256i *)(quads + FL_RESIZE_QUAD_LANES), _mm256_unpackhi_epi64(even, odd));
 }
 
-/* Four pixels; the first is at byte `skip` of 16 that are loaded from `at`. Rows 0 and 2 are summed in one vector's lanes, 1 and 3 in
- * another's, two pixels at a time, so that an unpack of the two is a quad. Bytes go to the upper half of a 16-bit lane, and a
- * multiply keeps the upper half of its product. */
+/* Four pixels; the first is at byte `skip` of 16 that are loaded from `at`. Rows 0 and 2 are summed in one
+ * vector's lanes, 1 and 3 in another's, two pixels at a time, so that an unpack of the two is a quad. Bytes
+ * go to the upper half of a 16-bit lane, and a multiply keeps the upper half of its product. */
 FL_AVX2_INLINE void four_quads(const fl_resize_quad_rows *rows, const __m256i coef[2][FL_RESIZE_QUAD_TAPS],
                                uint32_t taps, size_t at, int skip, __m256i start, int16_t *quads) {
     const __m256i shift = _mm256_set1_epi8((char)skip);
@@ -93,7 +93,8 @@ FL_AVX2_INLINE void quad_across_taps(const fl_resize_axis *axis, const int16_t *
                 sum = _mm256_add_epi16(sum, _mm256_mulhrs_epi16(quad[k], fl_resize_coef_pair(coef + 2 * k)));
             pixel[j] = _mm256_mulhrs_epi16(sum, round);
         }
-        /* a: pixels 0 and 1, b: 2 and 3, each (row 0, row 1, row 0, row 1 | row 2, row 3, row 2, row 3) in 32-bit pixels */
+        /* a: pixels 0 and 1, b: 2 and 3, each (row 0, row 1, row 0, row 1 | row 2, row 3, row 2, row 3) in
+         * 32-bit pixels */
         const __m256 a = _mm256_castsi256_ps(_mm256_packus_epi16(pixel[0], pixel[1]));
         const __m256 b = _mm256_castsi256_ps(_mm256_packus_epi16(pixel[2], pixel[3]));
         const __m256i even =
@@ -119,8 +120,9 @@ FL_AVX2 static void quad_across(const fl_resize_axis *axis, const int16_t *quads
     }
 }
 
-/* One output pixel of two rows, a row a lane: sums of (red, green, blue, 0). Taps come in pairs, interleaved as R0 R1 G0 G1 B0 B1 so
- * that one multiply-add takes both; a 16-byte load holds five pixels, of which four are used. */
+/* One output pixel of two rows, a row a lane: sums of (red, green, blue, 0). Taps come in pairs, interleaved
+ * as R0 R1 G0 G1 B0 B1 so that one multiply-add takes both; a 16-byte load holds five pixels, of which four
+ * are used. */
 FL_AVX2_INLINE __m256i long_sum(const uint8_t *low, const uint8_t *high, const int16_t *coef, uint32_t taps,
                                 __m256i half) {
     const __m256i first = FL_AVX2_BOTH(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
@@ -217,7 +219,8 @@ FL_AVX2 static void long_down(const fl_resize_axis *axis, fl_resize_row_form for
     else long_down_taps(axis, form, coef, rows, dst, n, axis->taps);
 }
 
-/* Five pixels at a time; the byte before them is loaded too, and the byte after them stored, so neither end is overrun. */
+/* Five pixels at a time; the byte before them is loaded too, and the byte after them stored, so neither end
+ * is overrun. */
 FL_AVX2 static void mirror(const uint8_t *rgb, uint8_t *dst, size_t n) {
     const __m128i turn = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
     for (; n >= 6; n -= 5, dst += 15)
@@ -261,8 +264,8 @@ FL_AVX2_INLINE __m256i neighbours(const uint8_t *low, const uint8_t *high, __m25
                                 _mm256_set1_epi8(1));
 }
 
-/* Four pixels of eight in each row: one load begins with these, the other ends with them. Four bytes too many are stored, which the next
- * pixels overwrite. */
+/* Four pixels of eight in each row: one load begins with these, the other ends with them. Four bytes too many
+ * are stored, which the next pixels overwrite. */
 FL_AVX2 static void halve(const uint8_t *top, const uint8_t *bottom, uint8_t *dst, size_t n) {
     const __m256i pairs = _mm256_setr_epi8(0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11, NONE, NONE, NONE, NONE, 4, 7,
                                            5, 8, 6, 9, 10, 13, 11, 14, 12, 15, NONE, NONE, NONE, NONE);

@@ -1,5 +1,5 @@
-/* The row kernels in plain C: the definition of the resizer's arithmetic, which SIMD kernels must give byte for byte.
- * Inner loops run along a row without branches, so that compilers vectorise them for any CPU. */
+/* The row kernels in plain C: the definition of the resizer's arithmetic, which SIMD kernels must give byte
+ * for byte. Inner loops run along a row without branches, so that compilers vectorise them for any CPU. */
 #include "resize/kernels_scalar.h"
 
 enum { CHUNK = 64 }; /* sums of so many values stay in registers or L1 while the taps go by */
@@ -8,7 +8,8 @@ static inline int32_t clip(int32_t value, int32_t low, int32_t high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* Products are cut to FL_RESIZE_QUAD_BITS; half a unit for each, on average what the cuts lose, is there from the start. */
+/* Products are cut to FL_RESIZE_QUAD_BITS; half a unit for each, on average what the cuts lose, is there from
+ * the start. */
 static void quad_down(const fl_resize_quad_rows *rows, int16_t *quads, size_t n) {
     for (int j = 0; j < 4; j++) {
         for (size_t p = 0; p < n; p++) {

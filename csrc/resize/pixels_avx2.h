@@ -22,8 +22,8 @@ FL_AVX2_INLINE __m256i fl_resize_coef_pair(const int16_t *coef) {
     return _mm256_set1_epi32(both);
 }
 
-/* Stores the first of 4 RGB pixels that there is room for: `left` is the number of pixels to the end of the row. The 4 bytes that a whole
- * vector has too many are overwritten by the next 4 pixels. */
+/* Stores the first of 4 RGB pixels that there is room for: `left` is the number of pixels to the end of the
+ * row. The 4 bytes that a whole vector has too many are overwritten by the next 4 pixels. */
 FL_AVX2_INLINE void fl_resize_store_pixels(uint8_t *dst, __m128i rgb, uint32_t left) {
     if (left >= 6) {
         _mm_storeu_si128((__m128i *)dst, rgb);

@@ -8,7 +8,8 @@
 
 #if defined(__x86_64__)
 
-/* The quotient, correctly rounded but in rare cases, by one Newton step on its remainder (Markstein, 1990). */
+/* The quotient, correctly rounded but in rare cases, by one Newton step on its remainder (Markstein,
+ * 1990). */
 FL_AVX2_FMA_INLINE __m256 divide(__m256 a, __m256 b, __m256 inverse) {
     const __m256 q = _mm256_mul_ps(a, inverse);
     return _mm256_fmadd_ps(_mm256_fnmadd_ps(q, b, a), inverse, q);
@@ -71,7 +72,8 @@ static float moved(float value, int ulps) {
     return value;
 }
 
-/* The table's ends give mean and std but for a few units in their last place; of those near, one gives the whole table or none. */
+/* The table's ends give mean and std but for a few units in their last place; of those near, one gives the
+ * whole table or none. */
 static bool find_line(fl_resize_ramp *ramp, int channel) {
     enum { NEAR = 8 };
     static const uint8_t probe[8] = {0, 255, 128, 64, 200, 31, 101, 170};

@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A float32 table that is (byte / 255 - mean) / std, each step rounded to float32, found out from the table alone: `found` only when the
- * formula gives all its 768 values bit for bit on this CPU. Kept by the resizer from image to image. */
+/* A float32 table that is (byte / 255 - mean) / std, each step rounded to float32, found out from the table
+ * alone: `found` only when the formula gives all its 768 values bit for bit on this CPU. Kept by the resizer
+ * from image to image. */
 typedef struct fl_resize_ramp {
     float table[3][256], mean[3], std[3];
     bool known, found; /* table is set; it is such a ramp */

@@ -3,7 +3,8 @@
 #include "common/simd.h"
 #include "resize/axis.h"
 
-/* Pillow's mean of n values (libImaging/Reduce.c): the rounded sum, multiplied by 2^24 / n in 32 bits, which it computes as a float32. */
+/* Pillow's mean of n values (libImaging/Reduce.c): the rounded sum, multiplied by 2^24 / n in 32 bits, which
+ * it computes as a float32. */
 typedef struct mean {
     uint32_t half, multiplier;
 } mean;

@@ -1,12 +1,14 @@
 /* The resizer: checks what it is asked, makes the tables, and streams rows through the two passes.
  *
  * NOTE [ resize: rows stream, in either order ]
- * No plane of the intermediate image exists. FL_RESIZE_QUAD makes four output rows of the source's columns, and at once takes them across.
- * In FL_RESIZE_LONG, Pillow's order, rows are resampled horizontally only when the vertical pass comes to them, two at a time, into a ring of a
- * few rows that stays in L1; each output row is then combined from the ring and goes to the sink. The vertical axis' first[] never
- * decreases (a vertical mirror is done where the row is stored), so a ring of taps + 2 rows never overwrites a row that is still
- * wanted. Antialiased bicubic clips between the passes what overshoots, so its order counts, and is that of every Pillow before 13.
- * The choice depends on the box and the output, not on the window, so that a window equals the same part of the whole.
+ * No plane of the intermediate image exists. FL_RESIZE_QUAD makes four output rows of the source's columns,
+ * and at once takes them across. In FL_RESIZE_LONG, Pillow's order, rows are resampled horizontally only when
+ * the vertical pass comes to them, two at a time, into a ring of a few rows that stays in L1; each output row
+ * is then combined from the ring and goes to the sink. The vertical axis' first[] never decreases (a vertical
+ * mirror is done where the row is stored), so a ring of taps + 2 rows never overwrites a row that is still
+ * wanted. Antialiased bicubic clips between the passes what overshoots, so its order counts, and is that of
+ * every Pillow before 13. The choice depends on the box and the output, not on the window, so that a window
+ * equals the same part of the whole.
  */
 #include "resize/resize.h"
 
@@ -20,8 +22,9 @@
 struct fl_resizer {
     fl_resize_axis across, down;
     fl_resize_ramps ramps;
-    fl_buffer
-        between; /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r % slots */
+    /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r
+     * % slots */
+    fl_buffer between;
     fl_buffer spare[2]; /* copies of rows whose end a kernel would read beyond */
     fl_buffer line[FL_RESIZE_LINES];
     fl_buffer rows; /* pointers to the rows that one output row is made of */
@@ -58,8 +61,8 @@ void fl_resizer_free(fl_resizer *resizer) {
     free(resizer);
 }
 
-/* True if the part of the box that the window shows lies inside the view, along one side. Then every output has a pixel within
- * 1/2 of its centre, and its weights cannot sum to 0. Written so that a NaN fails. */
+/* True if the part of the box that the window shows lies inside the view, along one side. Then every output
+ * has a pixel within 1/2 of its centre, and its weights cannot sum to 0. Written so that a NaN fails. */
 static bool sees(double start, double length, uint32_t out, uint32_t from, uint32_t count, uint32_t source) {
     if (!(length > 0.0)) return false;
     const double scale = length / out;
@@ -226,7 +229,8 @@ static fl_code run_long(job *job, fl_error *err) {
     return FL_OK;
 }
 
-/* Antialiased bicubic is clipped as Pillow's; what torch interpolates is not, and overshoots by less than 64. */
+/* Antialiased bicubic is clipped as Pillow's; what torch interpolates is not, and overshoots by less than
+ * 64. */
 static fl_resize_row_form form_of(const fl_resize_spec *spec, const fl_resize_axis_key *down) {
     const int bits = fl_resize_row_bits(down);
     return spec->antialias ? (fl_resize_row_form){bits, 0, 255 << bits}

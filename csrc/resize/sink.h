@@ -9,7 +9,8 @@
 #include "resize/kernels.h"
 #include "resize/ramp.h"
 
-/* Fills the sink outside `keep` (of the unmirrored image; inside the sink, may be empty) with one colour (through its lut): what padding shows. */
+/* Fills the sink outside `keep` (of the unmirrored image; inside the sink, may be empty) with one colour
+ * (through its lut): what padding shows. */
 void fl_resize_sink_fill(const fl_sink *sink, const fl_box *keep, const uint8_t rgb[3]);
 
 /* Ramps of the last tables of a resizer. */
@@ -20,7 +21,8 @@ typedef struct fl_resize_ramps {
 
 enum { FL_RESIZE_LINES = 4 }; /* rows that are finished at once */
 
-/* The rows of one window on their way into the sink: RGB, or one byte a pixel where the sink has one channel. */
+/* The rows of one window on their way into the sink: RGB, or one byte a pixel where the sink has one
+ * channel. */
 typedef struct fl_resize_rows {
     const fl_sink *sink;
     const fl_resize_kernels *kernels;
@@ -32,7 +34,8 @@ typedef struct fl_resize_rows {
     bool in_place; /* the sink takes finished rows as they are */
 } fl_resize_rows;
 
-/* Rows of n pixels whose first is to be at (at_x, at_y) of the unmirrored image. `ramps` are the resizer's. FL_ENOMEM. */
+/* Rows of n pixels whose first is to be at (at_x, at_y) of the unmirrored image. `ramps` are the resizer's.
+ * FL_ENOMEM. */
 fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y,
                              uint32_t n, fl_resize_ramps *ramps, fl_buffer line[FL_RESIZE_LINES],
                              fl_error *err);

@@ -34,8 +34,8 @@ struct fl_files {
     size_t prefix_size;
     uint64_t paths, count; /* of names; of entries */
     uint64_t *starts;      /* of each name */
-    uint64_t *
-        stamps; /* of each name, as its file must be; NULL: entries are whole files, whatever they have become */
+    /* of each name, as its file must be; NULL: entries are whole files, whatever they have become */
+    uint64_t *stamps;
     place *places; /* of each entry; NULL: entry i is file i */
     uint64_t left; /* kinds of images that are not taken, a bit each */
     _Atomic uint64_t *sound; /* the stamp of each file that was proved sound; 0: not yet */

@@ -1,13 +1,15 @@
 /* store/files: image files by their paths: what a dataset that nobody packed is read from.
  *
- * A file is opened, read whole and closed for each image; nothing is kept open, and nothing is mapped. So files may be replaced or removed at
- * any time: what is read is one image's bytes or an error. Any number of threads read, each into a buffer of its own, in any process.
+ * A file is opened, read whole and closed for each image; nothing is kept open, and nothing is mapped. So
+ * files may be replaced or removed at any time: what is read is one image's bytes or an error. Any number of
+ * threads read, each into a buffer of its own, in any process.
  *
  * NOTE [ files: what is learnt ]
- * Nobody has checked these files before they are read, so the first reading of each proves that it is sound, and makes its entropy index on
- * the way (jpeg/entropy.h). Both are kept: the proof in 8 bytes a file, the index as far as the memory that was given goes. They hold for
- * the file as it was: its stamp is made of inode, size and time of change. A file with another stamp is proved anew, and read without an index.
- * Slots of the table are written once and never freed before the table is; a stamp is published after its index.
+ * Nobody has checked these files before they are read, so the first reading of each proves that it is sound,
+ * and makes its entropy index on the way (jpeg/entropy.h). Both are kept: the proof in 8 bytes a file, the
+ * index as far as the memory that was given goes. They hold for the file as it was: its stamp is made of
+ * inode, size and time of change. A file with another stamp is proved anew, and read without an index. Slots
+ * of the table are written once and never freed before the table is; a stamp is published after its index.
  */
 #ifndef FL_STORE_FILES_H
 #define FL_STORE_FILES_H
@@ -20,36 +22,41 @@
 
 typedef struct fl_files fl_files;
 
-/* `names`: `count` paths, each ended by a zero, of `size` bytes together, which are copied. A path is `prefix` and its name. FL_EARG where that is
- * not what they are, or a path is too long; FL_ENOMEM. `room`: bytes that indexes may take. */
+/* `names`: `count` paths, each ended by a zero, of `size` bytes together, which are copied. A path is
+ * `prefix` and its name. FL_EARG where that is not what they are, or a path is too long; FL_ENOMEM. `room`:
+ * bytes that indexes may take. */
 fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
                         size_t room, fl_error *err);
 void fl_files_free(fl_files *files); /* NULL is allowed */
 
-/* Images that are parts of files: image i is sizes[i] bytes at offsets[i] of path number paths[i]. Size 0: the file as a whole, offset 0. */
+/* Images that are parts of files: image i is sizes[i] bytes at offsets[i] of path number paths[i]. Size 0:
+ * the file as a whole, offset 0. */
 typedef struct fl_files_places {
-    const uint64_t
-        *stamps; /* of each path: the stamp (fl_place_stamp) that its file must have, 0 for any; NULL: any */
+    /* of each path: the stamp (fl_place_stamp) that its file must have, 0 for any; NULL: any */
+    const uint64_t *stamps;
     const uint64_t *offsets;
     const uint32_t *sizes, *paths;
     uint64_t count;
 } fl_files_places;
 
-/* As fl_files_create(), of `count` paths; the list has as many entries as `places`, which are copied. Of such a list a JPEG counts as sound only
- * if it is certain that its metadata do not turn it (jpeg/exif.h): who made it has its readers heed them. FL_EARG: a place is of no path, or of
- * more bytes than an image may have. */
+/* As fl_files_create(), of `count` paths; the list has as many entries as `places`, which are copied. Of such
+ * a list a JPEG counts as sound only if it is certain that its metadata do not turn it (jpeg/exif.h): who
+ * made it has its readers heed them. FL_EARG: a place is of no path, or of more bytes than an image may
+ * have. */
 fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size,
                                uint64_t count, const fl_files_places *places, size_t room, fl_error *err);
 bool fl_files_upright(const fl_files *files); /* whether it is such a list */
 
-/* Leaves files of all other formats to who opens what is not decoded here. `kinds`: bit k is that of record kind k. Before the list is read. */
+/* Leaves files of all other formats to who opens what is not decoded here. `kinds`: bit k is that of record
+ * kind k. Before the list is read. */
 void fl_files_take_only(fl_files *files, uint64_t kinds);
 bool fl_files_takes(const fl_files *files, uint32_t kind); /* without that: any */
 
 uint64_t fl_files_count(const fl_files *files);
 
-/* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no such index. FL_EIO: it cannot be
- * opened or read, is no regular file, is empty or larger than 1 GiB, or was cut meanwhile; a part is not in its file, or that has another stamp. */
+/* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no
+ * such index. FL_EIO: it cannot be opened or read, is no regular file, is empty or larger than 1 GiB, or was
+ * cut meanwhile; a part is not in its file, or that has another stamp. */
 fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
                       uint64_t *stamp, fl_error *err);
 
@@ -59,7 +66,8 @@ uint64_t fl_files_now(const fl_files *files, uint64_t index);
 /* The stamp under which file `index` is known to be sound; 0: it is not known. index < count. */
 uint64_t fl_files_stamp(const fl_files *files, uint64_t index);
 
-/* True if the file with that stamp is known to be sound; *found is then its entropy index (size 0: none), valid as long as `files`. */
+/* True if the file with that stamp is known to be sound; *found is then its entropy index (size 0: none),
+ * valid as long as `files`. */
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found);
 
 /* Notes that it is, and its index, as far as there is room. */

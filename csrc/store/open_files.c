@@ -12,8 +12,9 @@ static const uint32_t NONE = UINT32_MAX;
 typedef struct slot {
     int fd; /* -1: free */
     uint32_t number, users;
-    uint32_t newer,
-        older; /* the neighbours of an open file that nobody uses, in the order of their last use; of a free slot, `older` is the next */
+    /* the neighbours of an open file that nobody uses, in the order of their last use; of a free slot,
+     * `older` is the next */
+    uint32_t newer, older;
 } slot;
 
 struct fl_open_files {
@@ -78,7 +79,8 @@ static int evict(fl_open_files *files, uint32_t *at) {
     return fd;
 }
 
-/* Puts an open file with so many users into a slot; *at is NONE where all are in use. Returns the descriptor that had to make room; -1: none. */
+/* Puts an open file with so many users into a slot; *at is NONE where all are in use. Returns the descriptor
+ * that had to make room; -1: none. */
 static int put(fl_open_files *files, uint32_t number, int fd, uint32_t users, uint32_t *at) {
     int gone = -1;
     if (files->free != NONE) {

@@ -6,8 +6,9 @@
 
 enum { WARM = 1024 };
 
-/* True if the file's page with this byte is in the page cache; if it is not, the kernel may begin to read it. False if it cannot tell.
- * (mincore() says yes to everything when asked by a process that may not write the file.) */
+/* True if the file's page with this byte is in the page cache; if it is not, the kernel may begin to read it.
+ * False if it cannot tell. (mincore() says yes to everything when asked by a process that may not write the
+ * file.) */
 static bool cached(int fd, off_t at) {
 #ifdef RWF_NOWAIT
     uint8_t byte;

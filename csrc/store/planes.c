@@ -8,9 +8,8 @@
 #include "store/planes_runs.h"
 #include "store/planes_zlib.h"
 
-enum {
-    SMALL = 16
-}; /* runs of a 16th of the pixels' bytes are taken without asking what zlib makes of them */
+/* runs of a 16th of the pixels' bytes are taken without asking what zlib makes of them */
+enum { SMALL = 16 };
 static const uint64_t ENTRY_MOST = 0xFFFF0000; /* bytes: a record has at most 4 GiB */
 static const fl_buffer_rule RULE = {.least = 1 << 12, .keep = 1 << 22};
 

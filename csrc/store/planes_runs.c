@@ -131,7 +131,8 @@ static size_t put_varint(uint8_t *out, uint32_t value) {
     return size;
 }
 
-/* Writes a row's runs; 0: they do not fit. Each run but the last needs room for its value and the longest varint. */
+/* Writes a row's runs; 0: they do not fit. Each run but the last needs room for its value and the longest
+ * varint. */
 static size_t encode_row(const uint8_t *row, uint32_t width, uint32_t pixel, uint8_t *out, size_t room) {
     size_t size = 0;
     for (uint32_t x = 0; x < width;) {

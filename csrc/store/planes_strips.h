@@ -1,10 +1,12 @@
 /* store/planes_strips: the entry of planes in a record: its header, and the bytes of its strips.
  *
- * An entry of kind FL_RECORD_KIND_PLANES, little-endian: u32 height, u32 width, u8 channels, u8 bytes of a channel, u8 codec, u8 zero; then
+ * An entry of kind FL_RECORD_KIND_PLANES, little-endian: u32 height, u32 width, u8 channels, u8 bytes of a
+ * channel, u8 codec, u8 zero; then
  *   stored  the pixels, row by row.
  *   runs    of one channel: label maps. A table of strips, then their rows: see store/planes_runs.h.
  *   zlib    a table of strips, then each strip deflated: see store/planes_zlib.h.
- * A strip is FL_PLANES_STRIP rows, the last one fewer. The table has u32 for each: where its bytes end, counted from the table's end.
+ * A strip is FL_PLANES_STRIP rows, the last one fewer. The table has u32 for each: where its bytes end,
+ * counted from the table's end.
  */
 #ifndef FL_STORE_PLANES_STRIPS_H
 #define FL_STORE_PLANES_STRIPS_H

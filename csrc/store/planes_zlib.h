@@ -1,8 +1,10 @@
-/* store/planes_zlib: strips of pixels, filtered as PNG's Sub and Up do and deflated, for images that are no label maps.
+/* store/planes_zlib: strips of pixels, filtered as PNG's Sub and Up do and deflated, for images that are no
+ * label maps.
  *
- * A strip is one zlib stream (RFC 1950) of its rows. A row is a byte, 1 (Sub: the value to the left is subtracted from each) or 2 (Up: the value
- * above; not in a strip's first row), the low bytes of its values, and, of values of 2 bytes, their high bytes. Differences are modulo 256
- * or 65536, and values outside of the row are 0.
+ * A strip is one zlib stream (RFC 1950) of its rows. A row is a byte, 1 (Sub: the value to the left is
+ * subtracted from each) or 2 (Up: the value above; not in a strip's first row), the low bytes of its values,
+ * and, of values of 2 bytes, their high bytes. Differences are modulo 256 or 65536, and values outside of the
+ * row are 0.
  */
 #ifndef FL_STORE_PLANES_ZLIB_H
 #define FL_STORE_PLANES_ZLIB_H

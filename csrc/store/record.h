@@ -1,8 +1,10 @@
-/* store/record: one sample's bytes, parsed and bounds-checked. Owns nothing: fields point into the caller's span.
+/* store/record: one sample's bytes, parsed and bounds-checked. Owns nothing: fields point into the caller's
+ * span.
  *
- * Little-endian. Header, 16 bytes: u32 magic "FLR1", u16 version, u16 entries, u32 length of the whole record, u32 zero.
- * Then `entries` entries of 16 bytes: u16 field (its place in the manifest's schema), u8 kind, u8 zero, u32 offset from
- * the record's start, u32 length, u32 zero. Then the fields' bytes. A kind that is not known is skipped by readers.
+ * Little-endian. Header, 16 bytes: u32 magic "FLR1", u16 version, u16 entries, u32 length of the whole
+ * record, u32 zero. Then `entries` entries of 16 bytes: u16 field (its place in the manifest's schema), u8
+ * kind, u8 zero, u32 offset from the record's start, u32 length, u32 zero. Then the fields' bytes. A kind
+ * that is not known is skipped by readers.
  */
 #ifndef FL_STORE_RECORD_H
 #define FL_STORE_RECORD_H
@@ -53,8 +55,8 @@ fl_record_field fl_record_entry(fl_span record, uint32_t i);
 /* The first entry with that field number: FL_ERECORD when there is none or the record does not hold. */
 fl_code fl_record_find(fl_span record, uint16_t field, fl_record_field *out, fl_error *err);
 
-/* The entry with that field number in the first bytes of a record, of which nothing is checked but what lies in these bytes: for hints. False where it
- * does not lie in them as a whole. */
+/* The entry with that field number in the first bytes of a record, of which nothing is checked but what lies
+ * in these bytes: for hints. False where it does not lie in them as a whole. */
 bool fl_record_peek(fl_span head, uint16_t field, fl_record_field *out);
 
 /* The index of an image in a record that passed fl_record_check; of size 0 when there is none. */

@@ -20,8 +20,8 @@ typedef struct canvas {
     const fl_rle_axis *rows, *columns;
     uint8_t *out;
     size_t stride;
-    uint32_t top, bottom, left,
-        right; /* the box that has all changes; its last row may lie below the last of the result */
+    /* the box that has all changes; its last row may lie below the last of the result */
+    uint32_t top, bottom, left, right;
 } canvas;
 
 /* The changes of pixels [from, to) of a column, which are ones. */

@@ -92,7 +92,8 @@ fl_code fl_store_create(fl_store **out, fl_error *err) {
     return FL_OK;
 }
 
-/* Tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A hint. */
+/* Tree pages lie far apart, and records are read whole, in no order: nothing beyond them is wanted. A
+ * hint. */
 static void expect_random(int fd) { (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
 
 /* Opens a path; of a guarded shard no link, and no file that everybody may write. */
@@ -106,7 +107,8 @@ static int open_path(const shard *s) {
     return -1;
 }
 
-/* Opens a shard's file. Where the process may open no more, one that the store does not use is closed for it. */
+/* Opens a shard's file. Where the process may open no more, one that the store does not use is closed for
+ * it. */
 static int open_file(const fl_store *store, const shard *s) {
     for (;;) {
         const int fd = open_path(s);
@@ -188,7 +190,8 @@ static fl_code check_size(const shard *s, const struct stat *st, fl_error *err) 
                    s->name, (uint64_t)st->st_size, s->bytes);
 }
 
-/* Opens the file, checks size and trees or what is given in their stead, and notes where the samples and columns are. */
+/* Opens the file, checks size and trees or what is given in their stead, and notes where the samples and
+ * columns are. */
 static fl_code shard_open(fl_store *store, shard *s, const fl_shard_spec *spec, fl_error *err) {
     struct stat st;
     if (s->absent) {

@@ -1,4 +1,5 @@
-/* The on-disk format is LMDB's, data version 1 (liblmdb 0.9, mdb.c: MDB_page, MDB_node, MDB_meta), 64 bit, little-endian. */
+/* The on-disk format is LMDB's, data version 1 (liblmdb 0.9, mdb.c: MDB_page, MDB_node, MDB_meta), 64 bit,
+ * little-endian. */
 #define _GNU_SOURCE
 #include "store/tree.h"
 
@@ -55,9 +56,8 @@ struct walk {
     int fd;
     uint64_t pages;
     uint32_t page_size;
-    uint8_t
-        *page[DEPTH_MAX +
-              1]; /* the page that is being walked at each depth, read from the file; NULL: none was yet */
+    /* the page that is being walked at each depth, read from the file; NULL: none was yet */
+    uint8_t *page[DEPTH_MAX + 1];
     uint8_t *seen; /* a bit for each page that some tree has claimed */
     const char *name;
     fl_error *err;
@@ -68,8 +68,8 @@ struct walk {
     bool leaf_trees; /* the main tree holds trees, the others hold values */
     visit_leaf visit;
     uint64_t entries;
-    fl_span last,
-        bound; /* the last key seen; the separator that the next key must not be below, in a page above the leaf */
+    /* the last key seen; the separator that the next key must not be below, in a page above the leaf */
+    fl_span last, bound;
     uint8_t last_key[KEY_MAX]; /* what `last` points to: leaves are read one over the other */
 
     /* what the visits have found */
@@ -307,7 +307,8 @@ static fl_code visit_column(walk *w, uint64_t page, fl_span key, value data) {
     return FL_OK;
 }
 
-/* The main tree of the meta that liblmdb will choose. It reads both and refuses the file when either is no meta, and so does this. */
+/* The main tree of the meta that liblmdb will choose. It reads both and refuses the file when either is no
+ * meta, and so does this. */
 static fl_code newest_meta(walk *w, uint64_t bytes, tree_info *tree) {
     uint8_t meta[META_END];
     uint64_t newest = 0, last_page = 0;

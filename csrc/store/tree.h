@@ -1,8 +1,9 @@
 /* store/tree: where everything lies in an LMDB file, found without trusting it. Owns nothing, keeps nothing.
  *
  * NOTE [ store: nothing is mapped ]
- * Pages are read (pread) into memory of the walk's own, then checked there and used from there. A file that is cut, overwritten or lost while it
- * is walked is an error: no byte is looked at twice in the file, and no page of it is mapped, whose loss would be a signal (SIGBUS).
+ * Pages are read (pread) into memory of the walk's own, then checked there and used from there. A file that
+ * is cut, overwritten or lost while it is walked is an error: no byte is looked at twice in the file, and no
+ * page of it is mapped, whose loss would be a signal (SIGBUS).
  */
 #ifndef FL_STORE_TREE_H
 #define FL_STORE_TREE_H
@@ -11,7 +12,8 @@
 
 #include "store/record.h"
 
-/* Place of a sample's value in the file. After a walk, 12 bytes a sample stay in memory while the shard is open; else they lie in a table. */
+/* Place of a sample's value in the file. After a walk, 12 bytes a sample stay in memory while the shard is
+ * open; else they lie in a table. */
 typedef struct fl_store_place {
     uint32_t low, high; /* of its offset in bytes */
     uint32_t size;
@@ -48,16 +50,18 @@ typedef struct fl_store_tree {
     size_t names_size;
 } fl_store_tree;
 
-/* Walks the newest snapshot of a file of `bytes` bytes: the metas, the main tree, `samples`, `columns`. FL_OK promises that every page
- * and value those trees reach lies inside the file, that no two of them share a page, that depths and page kinds are what liblmdb
- * asserts, and that the keys of `samples` are exactly first .. first+count-1 in order. Records' own pages are not read. On failure *tree holds
- * nothing. FL_ESHARD names `name`, the page and what does not hold. */
+/* Walks the newest snapshot of a file of `bytes` bytes: the metas, the main tree, `samples`, `columns`. FL_OK
+ * promises that every page and value those trees reach lies inside the file, that no two of them share a
+ * page, that depths and page kinds are what liblmdb asserts, and that the keys of `samples` are exactly first
+ * .. first+count-1 in order. Records' own pages are not read. On failure *tree holds nothing. FL_ESHARD names
+ * `name`, the page and what does not hold. */
 fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t count, const char *name,
                            fl_store_tree *tree, fl_error *err);
 
-/* Checks the columns of a file of `bytes` bytes as someone else names them, and copies them to *tree: the names of given->columns lie in
- * given->names, with at most FL_STORE_COLUMN_NAME bytes each. FL_OK promises that every chunk lies inside the file. given->samples is not
- * looked at, and *tree has none. On failure *tree holds nothing; FL_ESHARD names `name`. */
+/* Checks the columns of a file of `bytes` bytes as someone else names them, and copies them to *tree: the
+ * names of given->columns lie in given->names, with at most FL_STORE_COLUMN_NAME bytes each. FL_OK promises
+ * that every chunk lies inside the file. given->samples is not looked at, and *tree has none. On failure
+ * *tree holds nothing; FL_ESHARD names `name`. */
 fl_code fl_store_tree_given(const fl_store_tree *given, uint64_t bytes, const char *name, fl_store_tree *tree,
                             fl_error *err);
 

@@ -15,8 +15,8 @@ static const fl_buffer_rule RULE = {.least = 1 << 16, .keep = 1 << 24};
 /* Bytes readable after the last row. */
 enum { BEYOND = 16 };
 
-/* Pixels around a box that are decoded with it: at the edges of what is cropped, libwebp interpolates chroma as at those of an image. Even, since
- * a crop begins at an even pixel. */
+/* Pixels around a box that are decoded with it: at the edges of what is cropped, libwebp interpolates chroma
+ * as at those of an image. Even, since a crop begins at an even pixel. */
 enum { MARGIN = 2 };
 
 /* A chunk's name, little-endian. */
@@ -40,7 +40,8 @@ bool fl_webp_is(fl_span data) {
     return first == VP8 || first == VP8L || first == VP8X;
 }
 
-/* The chunk at the beginning of some, with its head and the byte that evens its size; of no bytes: it ends beyond them. */
+/* The chunk at the beginning of some, with its head and the byte that evens its size; of no bytes: it ends
+ * beyond them. */
 static fl_span first_of(fl_span chunks) {
     if (chunks.size < HEAD) return (fl_span){NULL, 0};
     const size_t content = fl_bytes_le32(chunks.bytes + 4), size = HEAD + content + (content & 1);

@@ -17,11 +17,13 @@ def _check_built() -> None:
     )
     if (root / "csrc").is_dir():
         raise ImportError(
-            f"{root} is a checkout of fastload whose native module is not built for this {python}: build it (make build), or, if another "
+            f"{root} is a checkout of fastload whose native module is not built for this {python}: "
+            "build it (make build), or, if another "
             "fastload is installed, run from another folder than this checkout"
         )
     raise ImportError(
-        f"the fastload in {root} has no native module for this {python}: install it again with this Python's pip"
+        f"the fastload in {root} has no native module for this {python}: install it again with this "
+        "Python's pip"
     )
 
 

@@ -1,4 +1,5 @@
-# Common to all parts: status, borrowed bytes, CPU features, checksums, random numbers, images, the clock. Declarations of csrc/common.
+# Common to all parts: status, borrowed bytes, CPU features, checksums, random numbers, images, the clock.
+# Declarations of csrc/common.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

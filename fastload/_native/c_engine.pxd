@@ -18,7 +18,8 @@ cdef extern from "engine/decoders.h" nogil:
         const char *name
         fl_code (*create)(void **, fl_error *) noexcept nogil
         void (*free)(void *) noexcept nogil
-        fl_code (*open)(void *, const fl_stored *, uint64_t max_pixels, fl_image_form *, fl_error *) noexcept nogil
+        fl_code (*open)(void *, const fl_stored *, uint64_t max_pixels, fl_image_form *,
+                        fl_error *) noexcept nogil
         fl_code (*decode)(void *, fl_box *, int eighths, fl_view *, fl_error *) noexcept nogil
     int fl_decoder_find(int kind)
     int fl_decoder_sniff(fl_span data)
@@ -108,8 +109,10 @@ cdef extern from "engine/geometry.h" nogil:
         uint32_t step_count
         fl_step steps[32]
     int FL_OPS_MAX, FL_OPTIONS_MAX
-    fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_boxes *, fl_geometry *, fl_error *)
-    fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, fl_key, uint32_t *, uint32_t *, fl_error *)
+    fl_code fl_geometry_resolve(const fl_program *, uint32_t, uint32_t, fl_key, fl_boxes *, fl_geometry *,
+                                fl_error *)
+    fl_code fl_geometry_size(const fl_program *, uint32_t, uint32_t, fl_key, uint32_t *, uint32_t *,
+                             fl_error *)
 
 cdef extern from "engine/objects.h" nogil:
     ctypedef enum fl_points_kind:
@@ -272,7 +275,8 @@ cdef extern from "engine/pipeline.h" nogil:
     const fl_counters *fl_worker_counters(const fl_worker *)
     void fl_worker_trace(fl_worker *, fl_trace *)
     fl_code fl_pipeline_row(
-        fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, const fl_room *, uint32_t, fl_error *
+        fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, const fl_room *, uint32_t,
+        fl_error *
     )
     fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept

@@ -1,4 +1,5 @@
-# The JPEG room: libjpeg-turbo, markers, transcoding, the proof of coded data and its index. Declarations of csrc/jpeg.
+# The JPEG room: libjpeg-turbo, markers, transcoding, the proof of coded data and its index. Declarations of
+# csrc/jpeg.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -24,7 +25,8 @@ cdef extern from "jpeg/decoder.h" nogil:
         pass
     fl_code fl_jpeg_decoder_create(fl_jpeg_decoder **, fl_error *)
     void fl_jpeg_decoder_free(fl_jpeg_decoder *)
-    fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *, const uint8_t *, size_t, uint64_t, uint32_t *, uint32_t *, fl_error *)
+    fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *, const uint8_t *, size_t, uint64_t, uint32_t *, uint32_t *,
+                                 fl_error *)
     fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *, const fl_box *, int, fl_view *, fl_error *)
     bint fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *)
     uint32_t fl_jpeg_decoder_components(const fl_jpeg_decoder *)
@@ -67,16 +69,19 @@ cdef extern from "jpeg/entropy.h" nogil:
     fl_code fl_jpeg_entropy_create(fl_jpeg_entropy **, fl_error *)
     void fl_jpeg_entropy_free(fl_jpeg_entropy *)
     bint fl_jpeg_entropy_sound(fl_jpeg_entropy *, const uint8_t *, size_t)
-    bint fl_jpeg_entropy_index(fl_jpeg_entropy *, const uint8_t *, size_t, uint32_t, size_t, const uint8_t **, size_t *)
+    bint fl_jpeg_entropy_index(fl_jpeg_entropy *, const uint8_t *, size_t, uint32_t, size_t, const uint8_t **,
+                               size_t *)
 
 cdef extern from "jpeg/dct.h" nogil:
     ctypedef struct fl_jpeg_dct:
         pass
     fl_code fl_jpeg_dct_create(fl_jpeg_dct **, fl_error *)
     void fl_jpeg_dct_free(fl_jpeg_dct *)
-    fl_code fl_jpeg_dct_encode(fl_jpeg_dct *, const uint8_t *, size_t, uint64_t, const uint8_t **, size_t *, fl_error *)
+    fl_code fl_jpeg_dct_encode(fl_jpeg_dct *, const uint8_t *, size_t, uint64_t, const uint8_t **, size_t *,
+                               fl_error *)
     bint fl_jpeg_dct_sound(const fl_jpeg_dct *)
-    fl_code fl_jpeg_dct_restore(fl_jpeg_dct *, const uint8_t *, size_t, const uint8_t **, size_t *, fl_error *)
+    fl_code fl_jpeg_dct_restore(fl_jpeg_dct *, const uint8_t *, size_t, const uint8_t **, size_t *,
+                                fl_error *)
 
 cdef extern from "jpeg/dct_form.h" nogil:
     bint fl_jpeg_dct_is(const uint8_t *, size_t)

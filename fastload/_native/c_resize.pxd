@@ -26,7 +26,8 @@ cdef extern from "resize/resize_planes.h" nogil:
         pass
     fl_code fl_resize_planes_create(fl_resize_planes **, fl_error *)
     void fl_resize_planes_free(fl_resize_planes *)
-    fl_code fl_resize_planes_run(fl_resize_planes *, const fl_view *, const fl_resize_spec *, const fl_sink *, fl_error *)
+    fl_code fl_resize_planes_run(fl_resize_planes *, const fl_view *, const fl_resize_spec *, const fl_sink *,
+                                 fl_error *)
 
 cdef extern from "resize/exact.h" nogil:
     ctypedef struct fl_resize_exact:
@@ -55,7 +56,8 @@ cdef extern from "resize/exact.h" nogil:
     fl_code fl_resize_exact_create(fl_resize_exact **, fl_error *)
     void fl_resize_exact_free(fl_resize_exact *)
     fl_code fl_resize_exact_reads(const fl_resize_exact_spec *, fl_box *, fl_error *)
-    fl_code fl_resize_exact_run(fl_resize_exact *, const fl_view *, const fl_resize_exact_spec *, const fl_sink *, fl_error *)
+    fl_code fl_resize_exact_run(fl_resize_exact *, const fl_view *, const fl_resize_exact_spec *,
+                                const fl_sink *, fl_error *)
 
 cdef extern from "resize/normalize.h" nogil:
     enum: FL_RESIZE_NORMALIZE_CHANNELS
@@ -63,4 +65,5 @@ cdef extern from "resize/normalize.h" nogil:
     void fl_resize_normalize_interleaved(const float *, float *, size_t, size_t, const float *, const float *)
 
 cdef extern from "resize/reduce.h" nogil:
-    fl_code fl_resize_reduce(const fl_view *, const fl_box *, uint32_t, uint32_t, fl_buffer *, uint8_t *, fl_error *)
+    fl_code fl_resize_reduce(const fl_view *, const fl_box *, uint32_t, uint32_t, fl_buffer *, uint8_t *,
+                             fl_error *)

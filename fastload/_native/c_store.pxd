@@ -94,8 +94,10 @@ cdef extern from "store/store.h" nogil:
     fl_code fl_store_create(fl_store **out, fl_error *err)
     fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err)
     void fl_store_close(fl_store *store)
-    fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size, fl_error *err)
-    fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size, fl_error *err)
+    fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size,
+                                 fl_error *err)
+    fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size,
+                            fl_error *err)
     const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored)
     uint64_t fl_store_count(const fl_store *store)
     uint32_t fl_store_shards(const fl_store *store)
@@ -107,22 +109,26 @@ cdef extern from "store/store.h" nogil:
     void fl_store_live(uint32_t *stores, uint32_t *readers)
     fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)
     void fl_store_reader_free(fl_store_reader *reader)
-    fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record, fl_error *err)
+    fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index,
+                                fl_span *record, fl_error *err)
 
 cdef extern from "store/files.h" nogil:
     ctypedef struct fl_files:
         pass
-    fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count, size_t room, fl_error *err)
+    fl_code fl_files_create(fl_files **out, const char *prefix, const char *names, size_t size,
+                            uint64_t count, size_t room, fl_error *err)
     ctypedef struct fl_files_places:
         const uint64_t *stamps
         const uint64_t *offsets
         const uint32_t *sizes
         const uint32_t *paths
         uint64_t count
-    fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size, uint64_t count,
+    fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *names, size_t size,
+                                   uint64_t count,
                                    const fl_files_places *places, size_t room, fl_error *err)
     void fl_files_take_only(fl_files *, uint64_t kinds)
-    fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp, fl_error *err)
+    fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
+                          uint64_t *stamp, fl_error *err)
     void fl_files_free(fl_files *files)
     uint64_t fl_files_count(const fl_files *files)
     uint64_t fl_files_stamp(const fl_files *files, uint64_t index)
@@ -132,7 +138,8 @@ cdef extern from "store/files.h" nogil:
     uint32_t fl_files_live()
 
 cdef extern from "store/attached.h" nogil:
-    fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image, uint64_t *stamp, fl_error *err)
+    fl_code fl_attached_read(fl_span entry, const char *base, fl_buffer *buffer, fl_span *image,
+                             uint64_t *stamp, fl_error *err)
 
 cdef extern from "store/planes.h" nogil:
     ctypedef enum fl_planes_codec:
@@ -143,10 +150,14 @@ cdef extern from "store/planes.h" nogil:
         uint32_t height, width, channels, pixel
         fl_planes_codec codec
     fl_code fl_planes_open(fl_span entry, fl_planes *out, fl_error *err)
-    fl_code fl_planes_box(const fl_planes *planes, fl_box box, void *out, size_t stride, fl_buffer *scratch, fl_error *err)
-    fl_code fl_planes_sample(const fl_planes *planes, const uint32_t *rows, uint32_t row_count, const uint32_t *columns,
-                             uint32_t column_count, void *out, size_t stride, fl_buffer *scratch, fl_error *err)
-    fl_code fl_planes_encode(const void *pixels, uint32_t height, uint32_t width, uint32_t channels, uint32_t depth, fl_buffer *out,
+    fl_code fl_planes_box(const fl_planes *planes, fl_box box, void *out, size_t stride, fl_buffer *scratch,
+                          fl_error *err)
+    fl_code fl_planes_sample(const fl_planes *planes, const uint32_t *rows, uint32_t row_count,
+                             const uint32_t *columns,
+                             uint32_t column_count, void *out, size_t stride, fl_buffer *scratch,
+                             fl_error *err)
+    fl_code fl_planes_encode(const void *pixels, uint32_t height, uint32_t width, uint32_t channels,
+                             uint32_t depth, fl_buffer *out,
                              size_t *size, fl_error *err)
 
 cdef extern from "store/varying.h" nogil:
@@ -163,7 +174,8 @@ cdef extern from "store/rle.h" nogil:
         uint32_t count
         const uint32_t *edges
     fl_code fl_rle_check(fl_span counts, uint32_t height, uint32_t width, fl_error *err)
-    fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows, const fl_rle_axis *columns,
+    fl_code fl_rle_sample(fl_span counts, uint32_t height, uint32_t width, const fl_rle_axis *rows,
+                          const fl_rle_axis *columns,
                           uint8_t *out, size_t stride, fl_error *err)
 
 cdef extern from "store/place.h" nogil:

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
 """The native engine, thinly: each part in a file of its own, one module, so that one copy of csrc serves all.
 
-What csrc declares is in c_<room>.pxd, once; each part names at its top what it takes of it. A part uses names of parts included before it
-only, which tests/native/test_parts.py checks.
+What csrc declares is in c_<room>.pxd, once; each part names at its top what it takes of it. A part uses names
+of parts included before it only, which tests/native/test_parts.py checks.
 """
 
 include "status.pxi"

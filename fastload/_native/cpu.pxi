@@ -1,4 +1,5 @@
-# The instruction sets in use. FASTLOAD_CPU restricts them for the whole process, once, when this module is loaded.
+# The instruction sets in use. FASTLOAD_CPU restricts them for the whole process, once, when this module is
+# loaded.
 
 from fastload._native.c_common cimport FL_CPU_NAMES, fl_cpu_names, fl_cpu_use, fl_error
 
@@ -6,10 +7,12 @@ from libc.stdlib cimport getenv as _getenv
 
 
 def use_cpu(names):
-    """Restricts the CPU's later instructions that this process uses. The same values are made by each of them.
+    """Restricts the CPU's later instructions that this process uses. The same values are made by each of
+    them.
 
     Args:
-        names: "plain" for none of them, "" for all, or some, such as "crc32c,avx2". What the CPU lacks is never used.
+        names: "plain" for none of them, "" for all, or some, such as "crc32c,avx2". What the CPU lacks is
+            never used.
 
     Raises:
         ArgumentError: an unknown name; the message has all known ones.

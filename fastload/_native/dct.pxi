@@ -1,8 +1,10 @@
-# The DCT form of JPEGs: coefficients as bit planes, decoded faster than Huffman codes, and back to the file's bytes.
+# The DCT form of JPEGs: coefficients as bit planes, decoded faster than Huffman codes, and back to the file's
+# bytes.
 
 from fastload._native.c_common cimport fl_code, fl_error, FL_EUNSUPPORTED
 from fastload._native.c_jpeg cimport (
-    fl_jpeg_dct, fl_jpeg_dct_create, fl_jpeg_dct_encode, fl_jpeg_dct_free, fl_jpeg_dct_is, fl_jpeg_dct_restore,
+    fl_jpeg_dct, fl_jpeg_dct_create, fl_jpeg_dct_encode, fl_jpeg_dct_free, fl_jpeg_dct_is,
+    fl_jpeg_dct_restore,
     fl_jpeg_dct_sound,
 )
 
@@ -19,7 +21,8 @@ def is_dct_form(data):
 cdef class DctCoder:
     """Converts JPEGs to the DCT form (docs/format.md) and back; keeps the Huffman tables of the last file.
 
-    Used by one thread at a time, which the caller sees to; freed with the last reference. RegionDecoder decodes the form as it does JPEGs.
+    Used by one thread at a time, which the caller sees to; freed with the last reference. RegionDecoder
+    decodes the form as it does JPEGs.
     """
 
     cdef fl_jpeg_dct *handle
@@ -34,11 +37,13 @@ cdef class DctCoder:
         self.handle = NULL
 
     def encode(self, data, max_pixels=MAX_PIXELS):
-        """Converts a JPEG, reads the result again and compares the coefficients, from which the file's bytes follow.
+        """Converts a JPEG, reads the result again and compares the coefficients, from which the file's bytes
+        follow.
 
         Returns:
-            (the DCT form, ""), or (None, the reason) for a file that stays a JPEG: another kind than one baseline or extended sequential scan
-            or a complete progressive file, damaged coded data, more than max_pixels pixels, or one that does not come back byte for byte.
+            (the DCT form, ""), or (None, the reason) for a file that stays a JPEG: another kind than one
+            baseline or extended sequential scan or a complete progressive file, damaged coded data, more than
+            max_pixels pixels, or one that does not come back byte for byte.
         """
         cdef const uint8_t[::1] view = data
         cdef const uint8_t *start = _first(view)
@@ -56,7 +61,8 @@ cdef class DctCoder:
 
     @property
     def sound(self):
-        """True if the file of the last encode() that returned a form would be proved sound by JpegPreparer.prepare(), which need not walk it."""
+        """True if the file of the last encode() that returned a form would be proved sound by
+        JpegPreparer.prepare(), which need not walk it."""
         return bool(fl_jpeg_dct_sound(self.handle))
 
     def restore(self, data):

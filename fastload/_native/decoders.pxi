@@ -1,13 +1,16 @@
 # Stored images of any kind, by the engine's table of decoders: one call each over bytes in memory.
 
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_span, fl_view
-from fastload._native.c_engine cimport fl_decoder, fl_decoder_at, fl_decoder_find, fl_decoder_sniff, fl_image_form, fl_stored
+from fastload._native.c_engine cimport (
+    fl_decoder, fl_decoder_at, fl_decoder_find, fl_decoder_sniff, fl_image_form, fl_stored,
+)
 
 from types import MappingProxyType as _MappingProxyType
 
 
 cdef class _Decoder:
-    """The decoder of a kind of entry, with an image open. Used by one thread; freed with the last reference."""
+    """The decoder of a kind of entry, with an image open. Used by one thread; freed with the last
+    reference."""
 
     cdef const fl_decoder *decoder
     cdef void *state
@@ -92,7 +95,9 @@ def stored_decode(int kind, data, box=None, max_pixels=MAX_PIXELS):
         raise _errors.SampleError("its pixels are not 8-bit RGB")
     if not (0 < numbers[2] <= image.form.width - min(numbers[0], image.form.width)
             and 0 < numbers[3] <= image.form.height - min(numbers[1], image.form.height)):
-        raise _errors.ArgumentError(f"box {box!r} is not inside an image of {image.form.width} x {image.form.height} pixels")
+        raise _errors.ArgumentError(
+            f"box {box!r} is not inside an image of {image.form.width} x {image.form.height} pixels"
+        )
     area.x, area.y, area.width, area.height = numbers[0], numbers[1], numbers[2], numbers[3]
     pixels = _np.empty((numbers[3], numbers[2], 3), _np.uint8)
     out = pixels
@@ -101,6 +106,7 @@ def stored_decode(int kind, data, box=None, max_pixels=MAX_PIXELS):
         if not code:
             x, y = numbers[0] - area.x, numbers[1] - area.y
             for row in range(numbers[3]):
-                _c_memcpy(&out[row, 0, 0], made.pixels + (y + row) * made.stride + 3 * <size_t>x, 3 * <size_t>numbers[2])
+                _c_memcpy(&out[row, 0, 0], made.pixels + (y + row) * made.stride + 3 * <size_t>x,
+                          3 * <size_t>numbers[2])
     check(code, &err)
     return pixels

@@ -14,7 +14,8 @@ def random_words(seed, epoch, index, stream, int count):
     return [fl_rng_word(&rng) for _ in range(count)]
 
 
-# The blocks of a stream are counted in the 16 bits below its number: one more would be the next stream's first.
+# The blocks of a stream are counted in the 16 bits below its number: one more would be the next stream's
+# first.
 cdef enum:
     _STREAM_WORDS = 4 << 16
 
@@ -29,7 +30,8 @@ def random_rows(seed, epoch, const uint64_t[::1] indices not None, wants, const 
         seeds: (B,), the seed of each index; None: all have `seed`.
 
     Returns:
-        uint32 (B, all counts together): row i has, side by side in the order of `wants`, random_words(seed, epoch, indices[i], stream, count).
+        uint32 (B, all counts together): row i has, side by side in the order of `wants`, random_words(seed,
+            epoch, indices[i], stream, count).
 
     Raises:
         ArgumentError: a stream or count out of range, or another number of seeds.
@@ -39,7 +41,10 @@ def random_rows(seed, epoch, const uint64_t[::1] indices not None, wants, const 
     wants = [(int(stream), int(count)) for stream, count in wants]
     for stream, count in wants:
         if not 0 <= stream <= 0xFFFF or not 0 <= count <= _STREAM_WORDS:
-            raise _errors.ArgumentError(f"{count} words of stream {stream}: streams are 0 to {0xFFFF}, of at most {_STREAM_WORDS} words")
+            raise _errors.ArgumentError(
+                f"{count} words of stream {stream}: streams are 0 to {0xFFFF}, of at most {_STREAM_WORDS} "
+                "words"
+            )
     made = _np.empty((indices.shape[0], sum(count for _, count in wants)), _np.uint32)
     cdef const uint16_t[::1] streams = _np.array([stream for stream, _ in wants], _np.uint16)
     cdef const uint32_t[::1] counts = _np.array([count for _, count in wants], _np.uint32)
@@ -63,8 +68,8 @@ def random_rows(seed, epoch, const uint64_t[::1] indices not None, wants, const 
 
 
 def occurrence_seeds(seed, epoch, stream, const uint32_t[::1] occurrences not None):
-    """The seeds of samples' draws, by how often their indices came before, uint64 (B,): that of 0 is `seed`, of any other number it is the
-    first 64 bits of the stream (seed, epoch, number, stream)."""
+    """The seeds of samples' draws, by how often their indices came before, uint64 (B,): that of 0 is `seed`,
+    of any other number it is the first 64 bits of the stream (seed, epoch, number, stream)."""
     made = _np.empty(occurrences.shape[0], _np.uint64)
     cdef uint64_t[::1] out = made
     cdef fl_key key = _key(seed, epoch, 0)
@@ -84,7 +89,8 @@ def occurrence_seeds(seed, epoch, stream, const uint32_t[::1] occurrences not No
 
 
 def count_occurrences(uint32_t[::1] counts not None, const int64_t[::1] positions not None):
-    """Number of times that each of some positions came before, uint32 (B,), by counts of all positions, to which they are added.
+    """Number of times that each of some positions came before, uint32 (B,), by counts of all positions, to
+    which they are added.
 
     Raises:
         IndexError: there is no count of a position; none is added.

@@ -1,17 +1,23 @@
 # The engine: threads over sources, and batches; one cdef class per handle.
 #
 # NOTE [ engine: lifetimes ]
-# Batch -> Engine -> Sources -> Store, Batch and Lease -> Ring: each holds a reference to what it points into, so Python's counting
-# frees them in order. An Engine joins its threads before it lets go of its Ring and Sources. Every object belongs to the process
-# that made it: in a forked child its calls raise ClosedError and its end touches nothing that the parent's threads own. close() joins an
-# Engine's threads and frees nothing: other threads of Python (one that fetches, one that transfers) may be in a call of its batches.
-# no_gc_clear: the collector must not clear these references before __dealloc__ has used them.
+# Batch -> Engine -> Sources -> Store, Batch and Lease -> Ring: each holds a reference to what it points into,
+# so Python's counting frees them in order. An Engine joins its threads before it lets go of its Ring and
+# Sources. Every object belongs to the process that made it: in a forked child its calls raise ClosedError and
+# its end touches nothing that the parent's threads own. close() joins an Engine's threads and frees nothing:
+# other threads of Python (one that fetches, one that transfers) may be in a call of its batches. no_gc_clear:
+# the collector must not clear these references before __dealloc__ has used them.
 
-from fastload._native.c_common cimport FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view
+from fastload._native.c_common cimport (
+    FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view,
+)
 from fastload._native.c_engine cimport (
-    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters, fl_pool, fl_pool_cancel,
-    fl_pool_close, fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_lend, fl_ring_take, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
-    FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_worker, fl_worker_counters, fl_worker_create, fl_worker_free,
+    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters,
+    fl_pool, fl_pool_cancel,
+    fl_pool_close, fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_lend, fl_ring_take, fl_row, fl_slot,
+    fl_slot_data, fl_slot_lease,
+    FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_worker, fl_worker_counters,
+    fl_worker_create, fl_worker_free,
 )
 
 
@@ -20,7 +26,8 @@ cdef class Engine:
     """Threads over a fixed list of sources.
 
     1. threads == 0: rows are made by the thread that waits for them.
-    2. close() cancels what is queued, joins the threads and is idempotent; batches waited for afterwards raise ClosedError.
+    2. close() cancels what is queued, joins the threads and is idempotent; batches waited for afterwards
+       raise ClosedError.
     """
 
     cdef fl_pool *pool
@@ -56,7 +63,8 @@ cdef class Engine:
             self.worker_count = i + 1
             self.traces._join(self.workers[i])
         if threads:
-            check(fl_pool_create(b"fastload", threads, capacity, <void **>self.workers, &self.pool, &err), &err)
+            check(fl_pool_create(b"fastload", threads, capacity, <void **>self.workers, &self.pool, &err),
+                  &err)
         check(fl_pool_create(b"fl-ahead", 1, capacity, NULL, &self.ahead, &err), &err)
 
     def __dealloc__(self):
@@ -85,19 +93,23 @@ cdef class Engine:
         if self.closed:
             raise _errors.ClosedError("the loader is closed")
         if self.pid != _getpid():
-            raise _errors.ClosedError(f"this loader's threads belong to process {self.pid}: make the loader in this process")
+            raise _errors.ClosedError(
+                f"this loader's threads belong to process {self.pid}: make the loader in this process"
+            )
         return 0
 
     def counters(self):
-        """Counts of the work since the start: samples, failed, warnings, fallbacks (JPEGs that libjpeg-turbo decoded), bytes, and
-        nanoseconds by stage."""
+        """Counts of the work since the start: samples, failed, warnings, fallbacks (JPEGs that libjpeg-turbo
+        decoded), bytes, and nanoseconds by stage."""
         cdef const fl_counters *c
-        total = {"samples": 0, "failed": 0, "warnings": 0, "fallbacks": 0, "bytes": 0, "read_ns": 0, "decode_ns": 0, "resize_ns": 0}
+        total = {"samples": 0, "failed": 0, "warnings": 0, "fallbacks": 0, "bytes": 0, "read_ns": 0,
+                 "decode_ns": 0, "resize_ns": 0}
         for i in range(self.worker_count):
             c = fl_worker_counters(self.workers[i])
             for name, value in (("samples", c.samples), ("failed", c.failed), ("warnings", c.warnings),
                                 ("fallbacks", c.fallbacks), ("bytes", c.bytes),
-                                ("read_ns", c.read_ns), ("decode_ns", c.decode_ns), ("resize_ns", c.resize_ns)):
+                                ("read_ns", c.read_ns), ("decode_ns", c.decode_ns), ("resize_ns",
+                                        c.resize_ns)):
                 total[name] += value
         return total
 
@@ -107,19 +119,25 @@ cdef class Batch:
     """Some rows on their way into a slot: announced (read-ahead), submitted, ready, leased.
 
     1. Made by the loader's thread; from submit() until ready, workers write its rows.
-    2. Dropping it at any time is safe: rows not begun are cancelled, rows under way are waited for, the slot is given back.
-    3. A batch that is held takes its slot at submit(), and its rows are queued at release(): no decoder waits for what is still on its way.
+    2. Dropping it at any time is safe: rows not begun are cancelled, rows under way are waited for, the slot
+       is given back.
+    3. A batch that is held takes its slot at submit(), and its rows are queued at release(): no decoder waits
+       for what is still on its way.
     """
 
     cdef object __weakref__
     cdef fl_batch batch
     cdef readonly bint held
-    cdef bint submitted  # it has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the middle
+    # It has its slot, and all of the slot is in `batch`: release() is of another thread, and may come in the
+    # middle
+    cdef bint submitted
     cdef object memory  # keeps the slot's memory, where that was lent to the ring
     cdef list given  # records that rows were given, until they are made
-    cdef public object occurrences  # uint32 (rows), or None where all are 0: kept here by the holder of the batch
+    # Uint32 (rows), or None where all are 0: kept here by the holder of the batch
+    cdef public object occurrences
     cdef public object fetch  # object for which the batch waits, kept here by the holder of the batch
-    cdef public bint early  # it was submitted before its epoch was asked for: renew() comes before its rows are used
+    # It was submitted before its epoch was asked for: renew() comes before its rows are used
+    cdef public bint early
     cdef Engine engine
     cdef _Targets targets
     cdef _Rooms rooms  # None: there are no items
@@ -127,16 +145,19 @@ cdef class Batch:
     cdef bint counted
     cdef bint read_ahead, finished  # what the engine's two pools may know of it: see __dealloc__
 
-    def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes, list outputs, seed, epoch,
-                  str layout="equal", uint32_t pad_to=1, bint even=False, bint bounded=False, const uint64_t[::1] seeds=None):
-        """even: whether the rows of each item start at equal steps, and not one right after the other. bounded: see _Targets. seeds: of the
-        draws of each row; None: all have `seed`."""
+    def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes,
+                  list outputs, seed, epoch,
+                  str layout="equal", uint32_t pad_to=1, bint even=False, bint bounded=False,
+                  const uint64_t[::1] seeds=None):
+        """even: whether the rows of each item start at equal steps, and not one right after the other.
+        bounded: see _Targets. seeds: of the draws of each row; None: all have `seed`."""
         cdef Source first
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
         cdef uint64_t common = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
         cdef fl_error err
         engine._live()
-        self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs, layout, pad_to, bounded)
+        self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs, layout, pad_to,
+                                                             bounded)
         if n == 0 or sources.shape[0] != n or (seeds is not None and seeds.shape[0] != n):
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
@@ -168,7 +189,8 @@ cdef class Batch:
             self.read_ahead = fl_pool_submit(engine.ahead, fl_batch_ahead, &self.batch, n, &err) == FL_OK
 
     cdef int _require_alike(self, uint32_t number) except -1:
-        """Checks that a source makes rows of the form for which the batch has room. Raises an error if not."""
+        """Checks that a source makes rows of the form for which the batch has room. Raises an error if
+        not."""
         cdef Source source = self.engine.sources[number], first = self.engine.sources[0]
         if source.source.count != self.targets.count:
             raise _errors.ArgumentError(f"source {number} makes other parts than the batch has")
@@ -183,7 +205,8 @@ cdef class Batch:
             with nogil:
                 if self.read_ahead:
                     fl_pool_cancel(self.engine.ahead, &self.batch)
-                if self.engine.pool is not NULL and not self.finished:  # nobody touches a batch after its slot is READY
+                # Nobody touches a batch after its slot is READY
+                if self.engine.pool is not NULL and not self.finished:
                     fl_pool_cancel(self.engine.pool, &self.batch)
             if self.batch.slot is not NULL:
                 fl_slot_release(self.engine.ring.ptr, self.batch.slot)
@@ -209,7 +232,8 @@ cdef class Batch:
         self.held = True
 
     def give(self, uint32_t row, const uint8_t[::1] record not None):
-        """The record of a row that is not made yet, where the store's file does not have it. It is checked as one of the file."""
+        """The record of a row that is not made yet, where the store's file does not have it. It is checked
+        as one of the file."""
         if row >= self.batch.rows or record.shape[0] == 0:
             raise _errors.ArgumentError(f"row {row} cannot be given a record of {record.shape[0]} bytes")
         if self.given is None:
@@ -219,7 +243,8 @@ cdef class Batch:
         self.batch.row[row].given.size = record.shape[0]
 
     def fail(self, uint32_t row, reason, bint remote=True):
-        """Marks a row that is not made yet as one whose record cannot be fetched; remote=False: or cannot be made."""
+        """Marks a row that is not made yet as one whose record cannot be fetched; remote=False: or cannot
+        be made."""
         if row >= self.batch.rows:
             raise _errors.ArgumentError(f"there is no row {row} of {self.batch.rows}")
         fl_fail(&self.batch.errors[row], FL_EREMOTE if remote else FL_ERECORD, b"%s", <bytes>reason.encode())
@@ -233,10 +258,11 @@ cdef class Batch:
 
     @property
     def parts(self):
-        """(first byte in the lease, width and height in pixels, Output) of each part. The size is that of each row, or of the frame of a
-        "padded" part; for a "list" it is 0 x 0."""
+        """(first byte in the lease, width and height in pixels, Output) of each part. The size is that of
+        each row, or of the frame of a "padded" part; for a "list" it is 0 x 0."""
         return [
-            (self.targets.at[i], self.batch.target[i].sink.width, self.batch.target[i].sink.height, self.targets.outputs[i])
+            (self.targets.at[i], self.batch.target[i].sink.width, self.batch.target[i].sink.height,
+             self.targets.outputs[i])
             for i in range(self.batch.parts)
         ]
 
@@ -247,7 +273,8 @@ cdef class Batch:
 
     @property
     def places(self):
-        """For each part None, or, if rows have sizes of their own, int64 (rows, 3): first byte in the lease, width, height."""
+        """For each part None, or, if rows have sizes of their own, int64 (rows, 3): first byte in the
+        lease, width, height."""
         return [self.targets._placed(i) for i in range(self.batch.parts)]
 
     def submit(self):
@@ -261,7 +288,8 @@ cdef class Batch:
             check(fl_ring_take(self.engine.ring.ptr, self._bytes(), &self.batch.slot, &err), &err)
         else:
             address, self.memory = lent
-            check(fl_ring_lend(self.engine.ring.ptr, <void *><size_t>address, self._bytes(), &self.batch.slot, &err), &err)
+            check(fl_ring_lend(self.engine.ring.ptr, <void *><size_t>address, self._bytes(), &self.batch.slot,
+                               &err), &err)
         self.targets._lie(fl_slot_data(self.batch.slot))
         if self.rooms is not None:
             self.rooms._lie(<uint8_t *>fl_slot_data(self.batch.slot) + self.targets.bytes)
@@ -279,7 +307,8 @@ cdef class Batch:
             check(fl_pool_submit(self.engine.pool, fl_batch_run, &self.batch, self.batch.rows, &err), &err)
 
     def make(self):
-        """Takes a slot and makes all rows in the calling thread, of which one at a time may: the batch is then ready."""
+        """Takes a slot and makes all rows in the calling thread, of which one at a time may: the batch is
+        then ready."""
         self.hold()
         self.submit()
         self._run_inline()
@@ -303,13 +332,14 @@ cdef class Batch:
         if self.batch.failed == 0:
             return []
         return [
-            (i, self.batch.row[i].index, self.batch.row[i].source, <int>self.batch.errors[i].code, error_text(&self.batch.errors[i]))
+            (i, self.batch.row[i].index, self.batch.row[i].source, <int>self.batch.errors[i].code,
+             error_text(&self.batch.errors[i]))
             for i in range(self.batch.rows) if self.batch.errors[i].code != FL_OK
         ]
 
     def redo(self, uint32_t row, uint32_t source, uint64_t index, record=None, seed=None):
-        """Makes another sample into a row of a batch that is ready, in the calling thread; True when it could be made. `record`: as give()'s.
-        `seed`: of its draws; None: the row keeps its own."""
+        """Makes another sample into a row of a batch that is ready, in the calling thread; True when it could
+        be made. `record`: as give()'s. `seed`: of its draws; None: the row keeps its own."""
         cdef fl_worker *worker = self.engine.workers[self.engine.threads]
         self.engine._live()
         if row >= self.batch.rows or source >= <uint32_t>len(self.engine.sources) or not self.ready:
@@ -330,8 +360,9 @@ cdef class Batch:
         return self.batch.errors[row].code == FL_OK
 
     def renew(self):
-        """Makes the rows of a batch that is ready again whose files have changed since they were read, in the calling thread. Rows that are
-        made of the store alone stay as they are, and no file of theirs is looked at."""
+        """Makes the rows of a batch that is ready again whose files have changed since they were read, in the
+        calling thread. Rows that are made of the store alone stay as they are, and no file of theirs is
+        looked at."""
         cdef fl_worker *worker = self.engine.workers[self.engine.threads]
         cdef uint32_t row
         cdef bint outdated
@@ -345,7 +376,8 @@ cdef class Batch:
                 self.redo(row, self.batch.row[row].source, self.batch.row[row].index)
 
     def redo_with(self, uint32_t row, const uint8_t[:, :, ::1] pixels not None):
-        """Makes a row of a batch that is ready of its image as it was decoded elsewhere, in the calling thread.
+        """Makes a row of a batch that is ready of its image as it was decoded elsewhere, in the calling
+        thread.
 
         Args:
             row: the row.
@@ -359,17 +391,26 @@ cdef class Batch:
         self.engine._live()
         if row >= self.batch.rows or not self.ready:
             raise _errors.ArgumentError(f"row {row} cannot be made again")
-        if pixels.shape[2] != 3 or not 0 < pixels.shape[0] <= FL_IMAGE_SIDE_MAX or not 0 < pixels.shape[1] <= FL_IMAGE_SIDE_MAX:
-            raise _errors.ArgumentError(f"an image of {pixels.shape[0]} x {pixels.shape[1]} x {pixels.shape[2]} values is no RGB image")
+        if (
+            pixels.shape[2] != 3
+            or not 0 < pixels.shape[0] <= FL_IMAGE_SIDE_MAX
+            or not 0 < pixels.shape[1] <= FL_IMAGE_SIDE_MAX
+        ):
+            raise _errors.ArgumentError(
+                f"an image of {pixels.shape[0]} x {pixels.shape[1]} x {pixels.shape[2]} values is no RGB "
+                "image"
+            )
         memset(&view, 0, sizeof(view))
         view.pixels = &pixels[0, 0, 0]
-        view.height, view.width, view.stride, view.tail = pixels.shape[0], pixels.shape[1], <size_t>pixels.shape[1] * 3, 0
+        view.height, view.width = pixels.shape[0], pixels.shape[1]
+        view.stride, view.tail = <size_t>pixels.shape[1] * 3, 0
         with nogil:
             fl_batch_pixels(&self.batch, row, &view, worker)
         check(self.batch.errors[row].code, &self.batch.errors[row])
 
     def compact(self):
-        """Closes the gaps that dropped rows, and rows that failed, left in the items of a batch that is ready."""
+        """Closes the gaps that dropped rows, and rows that failed, left in the items of a batch that is
+        ready."""
         if not self.ready:
             raise _errors.FastloadError("this batch is not ready")
         if self.rooms is not None:
@@ -377,8 +418,8 @@ cdef class Batch:
                 self.rooms._compact()
 
     def tighten(self):
-        """Makes the frames of a batch that is ready, where sizes were bounds, as small as the images that were made need; before compact().
-        No row can be made again then."""
+        """Makes the frames of a batch that is ready, where sizes were bounds, as small as the images that
+        were made need; before compact(). No row can be made again then."""
         if not self.ready:
             raise _errors.FastloadError("this batch is not ready")
         with nogil:
@@ -388,13 +429,15 @@ cdef class Batch:
 
     @property
     def items(self):
-        """For each item None if it is hidden, else (memory, starts, kept): the array that it lies in, None for the lease; int64 (rows + 1):
-        the first byte of each row, and the end; and uint32 (rows): number of rows of each that were kept, None for masks."""
+        """For each item None if it is hidden, else (memory, starts, kept): the array that it lies in, None
+        for the lease; int64 (rows + 1): the first byte of each row, and the end; and uint32 (rows): number of
+        rows of each that were kept, None for masks."""
         return [] if self.rooms is None else self.rooms._described(self.targets.bytes)
 
     def lease(self):
-        """The finished memory, handed over: of each part rows x width x height x 3 values, in its output's layout, where `parts` and
-        `places` say. A Lease, or the object that keeps memory which was lent to the ring."""
+        """The finished memory, handed over: of each part rows x width x height x 3 values, in its output's
+        layout, where `parts` and `places` say. A Lease, or the object that keeps memory which was lent to the
+        ring."""
         cdef Lease lease
         cdef fl_slot *slot = self.batch.slot
         if not self.ready:

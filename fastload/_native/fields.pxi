@@ -1,9 +1,12 @@
-# Fields of a sample's record that go into its row, beside the image: the items of a source, and their rooms in a batch.
+# Fields of a sample's record that go into its row, beside the image: the items of a source, and their rooms
+# in a batch.
 
 from fastload._native.c_common cimport fl_code, fl_error, FL_OK, fl_sink
 from fastload._native.c_engine cimport (
-    FL_BOXES_CXCYWH, FL_BOXES_CXCYWHR, FL_BOXES_XYWH, FL_BOXES_XYWHR, FL_BOXES_XYXY, FL_BOXES_XYXYXYXY, fl_fields_bytes, fl_fields_check,
-    fl_item, FL_ITEM_BOXES, FL_ITEM_INSTANCES, FL_ITEM_KEYPOINTS, FL_ITEM_MASK, FL_ITEM_POLYGONS, FL_ITEM_ROWS, FL_ITEMS_MAX, FL_LAY_LIST,
+    FL_BOXES_CXCYWH, FL_BOXES_CXCYWHR, FL_BOXES_XYWH, FL_BOXES_XYWHR, FL_BOXES_XYXY, FL_BOXES_XYXYXYXY,
+    fl_fields_bytes, fl_fields_check,
+    fl_item, FL_ITEM_BOXES, FL_ITEM_INSTANCES, FL_ITEM_KEYPOINTS, FL_ITEM_MASK, FL_ITEM_POLYGONS,
+    FL_ITEM_ROWS, FL_ITEMS_MAX, FL_LAY_LIST,
     fl_place, fl_room, fl_rooms_compact, fl_rooms_narrow, fl_row, fl_source, fl_target, fl_target_lay,
 )
 from fastload._native.c_store cimport fl_store_count, fl_store_shards
@@ -34,11 +37,12 @@ ITEMS_MOST = FL_ITEMS_MAX
 
 
 cdef class _Items:
-    """The items of a source: dicts with "kind", "name", "field", and by kind "counts", "unit", "format", "integer", "columns", "pairs", "of",
-    "hidden".
+    """The items of a source: dicts with "kind", "name", "field", and by kind "counts", "unit", "format",
+    "integer", "columns", "pairs", "of", "hidden".
 
-    "field" is the number in records, or a uint16 array with that of each shard; "counts" is the int32 column of the rows of each sample, an array
-    or JoinedTables; "pairs" is a sequence of two numbers of keypoints each, which flips exchange.
+    "field" is the number in records, or a uint16 array with that of each shard; "counts" is the int32 column
+    of the rows of each sample, an array or JoinedTables; "pairs" is a sequence of two numbers of keypoints
+    each, which flips exchange.
 
     Attributes:
         form: properties that the items of all sources of a batch must have in common.
@@ -53,14 +57,17 @@ cdef class _Items:
         cdef fl_error err
         self.count, self.borrowed = <uint32_t>len(items), []
         if self.count > FL_ITEMS_MAX:
-            raise _errors.ArgumentError(f"{self.count} fields beside the image: at most {FL_ITEMS_MAX} are made natively")
+            raise _errors.ArgumentError(
+                f"{self.count} fields beside the image: at most {FL_ITEMS_MAX} are made natively"
+            )
         self.item = <fl_item *>calloc(max(1, self.count), sizeof(fl_item))
         if self.item is NULL:
             raise _errors.ResourceError("no memory for a dataset's fields")
         for i, item in enumerate(items):
             self._set(&self.item[i], item, store)
         check(fl_fields_check(self.item, self.count, &err), &err)
-        self.form = tuple(tuple(item.get(key) for key in ("kind", "unit", "format", "integer", "columns", "of", "hidden")) for item in items)
+        self.form = tuple(tuple(item.get(key) for key in ("kind", "unit", "format", "integer", "columns",
+                                                          "of", "hidden")) for item in items)
 
     cdef int _set(self, fl_item *out, dict item, Store store) except -1:
         cdef const uint16_t[::1] fields
@@ -74,7 +81,9 @@ cdef class _Items:
         else:
             fields = item["field"]
             if <uint64_t>fields.shape[0] != fl_store_shards(store.ptr) or fields.shape[0] == 0:
-                raise _errors.ArgumentError(f"{fields.shape[0]} numbers of a field for {fl_store_shards(store.ptr)} shards")
+                raise _errors.ArgumentError(
+                    f"{fields.shape[0]} numbers of a field for {fl_store_shards(store.ptr)} shards"
+                )
             out.fields = &fields[0]
             self.borrowed.append(fields)
         if item["kind"] != "mask":
@@ -94,7 +103,9 @@ cdef class _Items:
     cdef int _set_counts(self, fl_item *out, found, Store store) except -1:
         cdef const int32_t[::1] counts
         if len(found) != <Py_ssize_t>fl_store_count(store.ptr):
-            raise _errors.ArgumentError(f"{len(found)} numbers of rows for {fl_store_count(store.ptr)} samples")
+            raise _errors.ArgumentError(
+                f"{len(found)} numbers of rows for {fl_store_count(store.ptr)} samples"
+            )
         if isinstance(found, JoinedTables):
             if (<JoinedTables>found).width != sizeof(int32_t):
                 raise _errors.ArgumentError(f"numbers of rows in tables of {found.width} bytes a row")
@@ -139,7 +150,13 @@ cdef class _Rooms:
         self.start = <uint64_t *>calloc(max(1, count * (<size_t>rows + 1)), sizeof(uint64_t))
         self.kept = <uint32_t *>calloc(max(1, count * rows), sizeof(uint32_t))
         self.at = <size_t *>calloc(max(1, count), sizeof(size_t))
-        if self.room is NULL or self.places is NULL or self.start is NULL or self.kept is NULL or self.at is NULL:
+        if (
+            self.room is NULL
+            or self.places is NULL
+            or self.start is NULL
+            or self.kept is NULL
+            or self.at is NULL
+        ):
             raise _errors.ResourceError("no memory for a batch")
         for i in range(count):
             self.room[i].start, self.room[i].kept = &self.start[i * (<size_t>rows + 1)], &self.kept[i * rows]
@@ -151,8 +168,10 @@ cdef class _Rooms:
         free(self.kept)
         free(self.at)
 
-    cdef int _lay(self, const fl_source *const *sources, const fl_row *row, fl_error *errors, const fl_target *image) except -1:
-        """Sets where everything lies, for these rows, whose images have this target. What a row cannot have is an error of the row."""
+    cdef int _lay(self, const fl_source *const *sources, const fl_row *row, fl_error *errors,
+                  const fl_target *image) except -1:
+        """Sets where everything lies, for these rows, whose images have this target. What a row cannot
+        have is an error of the row."""
         cdef size_t taken
         cdef uint32_t i, k
         for i in range(self.count):
@@ -163,7 +182,8 @@ cdef class _Rooms:
                 self._frame(i, image, &taken)
             if self.items.item[i].kind != FL_ITEM_MASK:
                 for k in range(self.rows):
-                    self.room[i].start[k + 1] = self._row_bytes(i, k, sources[row[k].source], row[k].index, &errors[k])
+                    self.room[i].start[k + 1] = self._row_bytes(i, k, sources[row[k].source], row[k].index,
+                                                                &errors[k])
                 taken = self._sum(i)
             self.at[i] = self.bytes
             self.bytes += (taken + 63) & ~<size_t>63
@@ -177,7 +197,8 @@ cdef class _Rooms:
         cdef fl_error err
         cdef uint32_t k
         target[0] = image[0]
-        target.planes, target.unit = 1, self.items.item[i].unit if self.items.item[i].kind == FL_ITEM_MASK else 1
+        target.planes = 1
+        target.unit = self.items.item[i].unit if self.items.item[i].kind == FL_ITEM_MASK else 1
         target.row_bytes = <size_t>image.sink.width * image.sink.height * target.unit
         taken[0] = target.row_bytes * self.rows
         if image.places is NULL:
@@ -190,7 +211,8 @@ cdef class _Rooms:
             check(fl_target_lay(target, self.rows, FL_LAY_LIST, 1, taken, &err), &err)
         return 0
 
-    cdef uint64_t _row_bytes(self, uint32_t i, uint32_t k, const fl_source *source, uint64_t index, fl_error *err) noexcept:
+    cdef uint64_t _row_bytes(self, uint32_t i, uint32_t k, const fl_source *source, uint64_t index,
+                             fl_error *err) noexcept:
         """Bytes that a sample needs as row k; 0 where that is an error of the row."""
         cdef const fl_target *target = &self.room[i].target
         cdef uint64_t unit = self.items.item[i].unit, bytes = 0
@@ -207,16 +229,18 @@ cdef class _Rooms:
         """Makes running sums of the rows' bytes, of which start[k + 1] has row k's; returns all."""
         cdef uint64_t *start = self.room[i].start
         cdef uint64_t most = 0
+        cdef bint even = self.even and self.items.item[i].kind != FL_ITEM_POLYGONS
         cdef uint32_t k
         for k in range(self.rows):
             most = max(most, start[k + 1])
         start[0] = 0
         for k in range(self.rows):
-            start[k + 1] = start[k] + (most if self.even and self.items.item[i].kind != FL_ITEM_POLYGONS else start[k + 1])
+            start[k + 1] = start[k] + (most if even else start[k + 1])
         return start[self.rows]
 
     cdef list _alone(self, const fl_source *source, uint64_t index, const fl_target *image):
-        """Lays the rooms of one sample, and gives each an array of its own. Returns the arrays; None where the item is hidden."""
+        """Lays the rooms of one sample, and gives each an array of its own. Returns the arrays; None where
+        the item is hidden."""
         cdef fl_row row
         cdef fl_error err
         cdef uint8_t[::1] bytes
@@ -250,7 +274,8 @@ cdef class _Rooms:
             self.room[i].target.sink.data = self.room[i].data
 
     cdef int _make_room(self, uint32_t k, const fl_source *source, uint64_t index, fl_error *err) except -1:
-        """Makes room for another sample in row k: where it has more rows than the one before, the item moves to memory of its own."""
+        """Makes room for another sample in row k: where it has more rows than the one before, the item
+        moves to memory of its own."""
         cdef uint64_t bytes
         cdef uint32_t i
         for i in range(self.count):
@@ -293,9 +318,9 @@ cdef class _Rooms:
                 fl_rooms_narrow(&self.items.item[i], &self.room[i], self.rows, image)
 
     cdef list _described(self, size_t before):
-        """For each item None if it is hidden, else (memory, starts, kept): the array that it lies in, None for the slot; int64 (rows + 1),
-        the first byte of each row and the end; and uint32 (rows), number of rows of each that were kept, None for masks. `before`: the
-        slot's bytes in front."""
+        """For each item None if it is hidden, else (memory, starts, kept): the array that it lies in, None
+        for the slot; int64 (rows + 1), the first byte of each row and the end; and uint32 (rows), number of
+        rows of each that were kept, None for masks. `before`: the slot's bytes in front."""
         return [None if self.items.item[i].hidden else self._describe(i, before) for i in range(self.count)]
 
     cdef tuple _describe(self, uint32_t i, size_t before):
@@ -308,7 +333,10 @@ cdef class _Rooms:
         cdef uint32_t k
         for k in range(self.rows):
             if mask:
-                s[k] = first + <int64_t>(room.target.places[k].at if room.target.places is not NULL else room.target.row_bytes * k)
+                if room.target.places is not NULL:
+                    s[k] = first + <int64_t>room.target.places[k].at
+                else:
+                    s[k] = first + <int64_t>(room.target.row_bytes * k)
             else:
                 s[k], n[k] = first + <int64_t>room.start[k], room.kept[k]
         s[self.rows] = first + <int64_t>(room.target.row_bytes * self.rows if mask else room.start[self.rows])

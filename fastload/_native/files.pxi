@@ -2,7 +2,8 @@
 
 from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
-    fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_known, fl_files_learn, fl_files_learnt,
+    fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_known,
+    fl_files_learn, fl_files_learnt,
     fl_files_places, fl_files_read, fl_files_stamp, fl_files_take_only, fl_place_open, fl_place_stamp,
 )
 from posix.stat cimport struct_stat
@@ -30,16 +31,19 @@ def file_stamp(bytes path not None):
 
 
 cdef class Files:
-    """Image files by their paths, or parts of files, for the engine; immutable. It opens none before an image is read, and keeps none open.
+    """Image files by their paths, or parts of files, for the engine; immutable. It opens none before an image
+    is read, and keeps none open.
 
     Args:
         prefix: beginning of all paths.
         names: the rest of each, ended by a zero byte each, in one bytes object.
         count: number of paths.
         room: bytes of memory for the entropy indexes of files that were read.
-        places: None: each path is an image. Or (stamps, offsets, sizes, paths): of each path the stamp that its file must have, 0 for any; of
-            each image its place, and the number of its path; size 0 for the whole file. Images whose metadata may turn them then fail.
-        kinds: record kinds of the images that are decoded, of IMAGE_KINDS: files of others fail; None: all that the engine decodes.
+        places: None: each path is an image. Or (stamps, offsets, sizes, paths): of each path the stamp that
+            its file must have, 0 for any; of each image its place, and the number of its path; size 0 for the
+            whole file. Images whose metadata may turn them then fail.
+        kinds: record kinds of the images that are decoded, of IMAGE_KINDS: files of others fail; None: all
+            that the engine decodes.
 
     Raises:
         ArgumentError: `names` or `places` are not that, or a path is longer than the system takes.
@@ -48,7 +52,8 @@ cdef class Files:
 
     cdef fl_files *ptr
 
-    def __cinit__(self, bytes prefix not None, bytes names not None, uint64_t count, size_t room, places=None, kinds=None):
+    def __cinit__(self, bytes prefix not None, bytes names not None, uint64_t count, size_t room, places=None,
+                  kinds=None):
         cdef fl_error err
         cdef fl_code code
         cdef const char *start = PyBytes_AS_STRING(prefix)
@@ -66,7 +71,8 @@ cdef class Files:
             stamps, offsets, sizes, paths = places
             if <uint64_t>stamps.shape[0] != count or not offsets.shape[0] == sizes.shape[0] == paths.shape[0]:
                 raise _errors.ArgumentError(
-                    f"{stamps.shape[0]} stamps for {count} paths, {offsets.shape[0]} offsets, {sizes.shape[0]} sizes, {paths.shape[0]} paths"
+                    f"{stamps.shape[0]} stamps for {count} paths, {offsets.shape[0]} offsets, "
+                    f"{sizes.shape[0]} sizes, {paths.shape[0]} paths"
                 )
             parts.count = offsets.shape[0]
             parts.stamps = &stamps[0] if count else NULL
@@ -113,7 +119,8 @@ cdef class Files:
         return indexes, held
 
     def export(self):
-        """(stamps, sizes, indexes): of each file the stamp under which it is known to be sound, or 0; the bytes of its index, all in one."""
+        """(stamps, sizes, indexes): of each file the stamp under which it is known to be sound, or 0; the
+        bytes of its index, all in one."""
         cdef uint64_t i, count = fl_files_count(self.ptr)
         cdef fl_span found
         stamps, sizes, parts = _np.zeros(count, _np.uint64), _np.zeros(count, _np.uint32), []
@@ -126,7 +133,8 @@ cdef class Files:
                 parts.append(PyBytes_FromStringAndSize(<const char *>found.bytes, found.size))
         return stamps, sizes, b"".join(parts)
 
-    def learn(self, const uint64_t[::1] stamps not None, const uint32_t[::1] sizes not None, bytes indexes not None):
+    def learn(self, const uint64_t[::1] stamps not None, const uint32_t[::1] sizes not None,
+              bytes indexes not None):
         """Takes over what export() gave of the same files, where nothing is known of them yet.
 
         Raises:
@@ -136,7 +144,9 @@ cdef class Files:
         cdef const uint8_t *bytes = <const uint8_t *>PyBytes_AS_STRING(indexes)
         cdef fl_span found
         if <uint64_t>stamps.shape[0] != count or <uint64_t>sizes.shape[0] != count:
-            raise _errors.ArgumentError(f"{stamps.shape[0]} stamps and {sizes.shape[0]} sizes for {count} files")
+            raise _errors.ArgumentError(
+                f"{stamps.shape[0]} stamps and {sizes.shape[0]} sizes for {count} files"
+            )
         for i in range(count):
             at += sizes[i]
         if at != <uint64_t>len(indexes):

@@ -1,12 +1,15 @@
 # JPEG: headers, region decode and lossless transcoding, one call each over bytes in memory.
 #
-# Every function makes and frees the C handle that it needs, so that nothing is shared between threads or left behind by a fork;
-# the engine, which decodes by the thousand, keeps handles of its own. The GIL is released around all native work.
+# Every function makes and frees the C handle that it needs, so that nothing is shared between threads or left
+# behind by a fork; the engine, which decodes by the thousand, keeps handles of its own. The GIL is released
+# around all native work.
 
 from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_view
 from fastload._native.c_jpeg cimport (
-    fl_jpeg_check, fl_jpeg_checked, fl_jpeg_layout, fl_jpeg_markers_read, fl_jpeg_scale, fl_jpeg_transform, fl_libjpeg,
-    fl_libjpeg_create, fl_libjpeg_decode, fl_libjpeg_free, fl_libjpeg_info, fl_libjpeg_open, fl_libjpeg_warnings,
+    fl_jpeg_check, fl_jpeg_checked, fl_jpeg_layout, fl_jpeg_markers_read, fl_jpeg_scale, fl_jpeg_transform,
+    fl_libjpeg,
+    fl_libjpeg_create, fl_libjpeg_decode, fl_libjpeg_free, fl_libjpeg_info, fl_libjpeg_open,
+    fl_libjpeg_warnings,
 )
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -73,7 +76,8 @@ def jpeg_header(data, max_pixels=MAX_PIXELS):
         JpegHeader(width, height, components, progressive, arithmetic), sizes in pixels.
 
     Raises:
-        SampleError: it is no JPEG, is cut off, has more than max_pixels pixels, or is of a kind that is not decoded.
+        SampleError: it is no JPEG, is cut off, has more than max_pixels pixels, or is of a kind that is not
+            decoded.
     """
     cdef _Jpeg jpeg = _Jpeg()
     cdef fl_libjpeg_info info = jpeg.open(data, max_pixels)
@@ -81,7 +85,8 @@ def jpeg_header(data, max_pixels=MAX_PIXELS):
 
 
 def jpeg_decode_report(data, box=None, int eighths=8, max_pixels=MAX_PIXELS):
-    """Decodes a box of a JPEG; see jpeg_decode. Returns (pixels, number of libjpeg's warnings, text of the first or "")."""
+    """Decodes a box of a JPEG; see jpeg_decode. Returns (pixels, number of libjpeg's warnings, text of the
+    first or "")."""
     cdef const uint8_t[::1] view = data  # held until the decode is over: libjpeg reads from it
     cdef _Jpeg jpeg = _Jpeg()
     cdef fl_libjpeg_info info = jpeg.open(view, max_pixels)
@@ -125,8 +130,9 @@ def jpeg_decode(data, box=None, int eighths=8, max_pixels=MAX_PIXELS):
         max_pixels: a larger image is refused before anything is allocated.
 
     Returns:
-        uint8 array (height, width, 3): columns floor(x * s) to ceil((x + width) * s), s = eighths / 8, and rows alike. Unscaled, it is what a full
-        decode (accurate DCT, fancy upsampling) holds there, bit for bit. Grey, CMYK and YCCK come out as Pillow's convert("RGB").
+        uint8 array (height, width, 3): columns floor(x * s) to ceil((x + width) * s), s = eighths / 8, and
+        rows alike. Unscaled, it is what a full decode (accurate DCT, fancy upsampling) holds there, bit for
+        bit. Grey, CMYK and YCCK come out as Pillow's convert("RGB").
 
     Raises:
         SampleError: it cannot be decoded, or ends before the box's last row.
@@ -136,7 +142,8 @@ def jpeg_decode(data, box=None, int eighths=8, max_pixels=MAX_PIXELS):
 
 
 def jpeg_scale(box, target):
-    """The smallest eighths of 1, 2, 4, 8 at which a box (width, height) is still at least target (width, height)."""
+    """The smallest eighths of 1, 2, 4, 8 at which a box (width, height) is still at least target (width,
+    height)."""
     cdef uint32_t a[2]
     cdef uint32_t b[2]
     _unsigned(box, a, 2, "box")
@@ -148,10 +155,12 @@ def jpeg_scan(data):
     """Walks a JPEG's markers without decoding it.
 
     Returns:
-        dict: width, height, components, precision, sampling ((h, v) of each component, 4 at most), kind ("baseline", "extended", "progressive",
-        "lossless", "hierarchical"), arithmetic, orientation (EXIF, 1 to 8), adobe (transform, None without marker), jfif, exif, icc, restart_interval,
-        scans, stray (bytes between segments), eoi (the end marker is there), end (bytes that are the image), size (of data), damage (what is wrong
-        with the structure, "" when nothing).
+        dict: width, height, components, precision, sampling ((h, v) of each component, 4 at most), kind
+            ("baseline", "extended", "progressive",
+        "lossless", "hierarchical"), arithmetic, orientation (EXIF, 1 to 8), adobe (transform, None without
+        marker), jfif, exif, icc, restart_interval, scans, stray (bytes between segments), eoi (the end marker
+        is there), end (bytes that are the image), size (of data), damage (what is wrong with the structure,
+        "" when nothing).
 
     Raises:
         SampleError: it is no JPEG, or ends before its first scan.
@@ -189,10 +198,12 @@ def jpeg_scan(data):
 
 
 def jpeg_transform(data, int orientation, max_pixels=MAX_PIXELS):
-    """A baseline JPEG of the same DCT coefficients, turned upright as EXIF orientation 1 to 8 asks, without metadata.
+    """A baseline JPEG of the same DCT coefficients, turned upright as EXIF orientation 1 to 8 asks, without
+    metadata.
 
     Raises:
-        SampleError: it cannot be decoded; a side that would have to move is not whole iMCUs; or see jpeg_to_baseline.
+        SampleError: it cannot be decoded; a side that would have to move is not whole iMCUs; or see
+            jpeg_to_baseline.
         ArgumentError: orientation is not 1 to 8.
     """
     cdef const uint8_t[::1] view = data
@@ -212,11 +223,12 @@ def jpeg_transform(data, int orientation, max_pixels=MAX_PIXELS):
 
 
 def jpeg_to_baseline(data, max_pixels=MAX_PIXELS):
-    """A JPEG of any DCT kind (progressive, arithmetic, several scans) as one baseline scan of the same coefficients, Huffman tables optimal,
-    without metadata: the same pixels, decoded faster.
+    """A JPEG of any DCT kind (progressive, arithmetic, several scans) as one baseline scan of the same
+    coefficients, Huffman tables optimal, without metadata: the same pixels, decoded faster.
 
     Raises:
-        SampleError: it cannot be decoded, or baseline coding cannot hold the same pixels (the caller then keeps data).
+        SampleError: it cannot be decoded, or baseline coding cannot hold the same pixels (the caller then
+            keeps data).
     """
     return jpeg_transform(data, 1, max_pixels)
 
@@ -235,7 +247,8 @@ def jpeg_check(data, max_pixels=MAX_PIXELS):
 
 
 def jpeg_survey(data, max_pixels=MAX_PIXELS):
-    """As jpeg_check(), and in third place whether libjpeg smooths it. See NOTE [ jpeg: files that decoders smooth ]."""
+    """As jpeg_check(), and in third place whether libjpeg smooths it. See NOTE [ jpeg: files that decoders
+    smooth ]."""
     cdef const uint8_t[::1] view = data
     cdef const uint8_t *start = _first(view)
     cdef size_t size = view.shape[0]

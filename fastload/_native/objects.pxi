@@ -2,8 +2,10 @@
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
-    fl_boxes, fl_boxes_columns, fl_geometry, fl_geometry_resolve, fl_objects_exchange, fl_objects_mask, fl_objects_points, FL_POINTS_KEYPOINTS, FL_POINTS_OUTLINE, fl_points_kind,
-    FL_STEP_CROP, FL_STEP_FORMAT, FL_STEP_HFLIP, FL_STEP_IOU_CROP, FL_STEP_PAD, FL_STEP_RESIZE, FL_STEP_SANITIZE, FL_STEP_VFLIP,
+    fl_boxes, fl_boxes_columns, fl_geometry, fl_geometry_resolve, fl_objects_exchange, fl_objects_mask,
+    fl_objects_points, FL_POINTS_KEYPOINTS, FL_POINTS_OUTLINE, fl_points_kind,
+    FL_STEP_CROP, FL_STEP_FORMAT, FL_STEP_HFLIP, FL_STEP_IOU_CROP, FL_STEP_PAD, FL_STEP_RESIZE,
+    FL_STEP_SANITIZE, FL_STEP_VFLIP,
 )
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -21,17 +23,20 @@ _STEP_NAMES = {
 
 
 cdef class Geometry:
-    """The geometry that a program draws for one sample, and what it makes of the sample's boxes, points and masks.
+    """The geometry that a program draws for one sample, and what it makes of the sample's boxes, points and
+    masks.
 
     Args:
         program: the transforms.
         size: (width, height) of the sample's image.
         seed, epoch, index: the sample's key.
-        boxes: float32 or int64 (count, 4, 5 or 8 by the format), not changed; None for a sample without boxes.
+        boxes: float32 or int64 (count, 4, 5 or 8 by the format), not changed; None for a sample without
+            boxes.
         format: format of the boxes given: "xyxy", "xywh", "cxcywh", "xywhr", "cxcywhr" or "xyxyxyxy".
 
     Raises:
-        ArgumentError: the boxes do not fit their format, a crop does not fit the image, or RandomIoUCrop has no boxes.
+        ArgumentError: the boxes do not fit their format, a crop does not fit the image, or RandomIoUCrop has
+            no boxes.
         SampleError: the list has no native meaning for the sample.
     """
 
@@ -48,7 +53,8 @@ cdef class Geometry:
         if boxes is not None:
             self._take(&given, boxes, format)
             pointer = &given
-        check(fl_geometry_resolve(&program.program, numbers[0], numbers[1], _key(seed, epoch, index), pointer, &self.geometry, &err), &err)
+        check(fl_geometry_resolve(&program.program, numbers[0], numbers[1], _key(seed, epoch, index), pointer,
+                                  &self.geometry, &err), &err)
 
     cdef int _take(self, fl_boxes *out, boxes, format) except -1:
         """Copies the boxes, which the resolve then changes in place."""
@@ -56,7 +62,10 @@ cdef class Geometry:
         out.format = _choice(_BOX_FORMATS, format, "format")
         columns = fl_boxes_columns(out.format)
         if boxes.ndim != 2 or boxes.shape[1] != columns or boxes.dtype not in (_np.float32, _np.int64):
-            raise _errors.ArgumentError(f"boxes of {format!r} are float32 or int64 (count, {columns}), not {boxes.dtype} {boxes.shape}")
+            raise _errors.ArgumentError(
+                f"boxes of {format!r} are float32 or int64 (count, {columns}), not {boxes.dtype} "
+                f"{boxes.shape}"
+            )
         self.boxes = boxes.copy(order="C")
         kept = _np.ones(len(boxes), _np.uint8)
         self.keep = kept.view(_np.bool_)
@@ -78,7 +87,8 @@ cdef class Geometry:
 
     @property
     def steps(self):
-        """The steps, as dicts: kind, size (width, height) after it, and x and y of "crop", "iou_crop" and "pad"."""
+        """The steps, as dicts: kind, size (width, height) after it, and x and y of "crop", "iou_crop" and
+        "pad"."""
         return [
             {
                 "kind": _STEP_NAMES[<int>self.geometry.steps[i].kind],
@@ -95,12 +105,13 @@ cdef class Geometry:
         return self.geometry.exchanged
 
     def keypoints(self, points):
-        """Keypoints (..., 2) or (..., 3: with COCO's visibility) through the steps, as a new float32 array. Nothing is clamped; points of
-        visibility 0 stay as they are."""
+        """Keypoints (..., 2) or (..., 3: with COCO's visibility) through the steps, as a new float32 array.
+        Nothing is clamped; points of visibility 0 stay as they are."""
         return self._points(FL_POINTS_KEYPOINTS, points)
 
     def outline(self, points):
-        """Corners of areas (..., 2), as those of polygons, through the steps, as a new float32 array: they move as a box's do, unclamped."""
+        """Corners of areas (..., 2), as those of polygons, through the steps, as a new float32 array: they
+        move as a box's do, unclamped."""
         return self._points(FL_POINTS_OUTLINE, points)
 
     cdef object _points(self, fl_points_kind kind, points):
@@ -112,11 +123,13 @@ cdef class Geometry:
         if made.size:
             values = made.reshape(-1)
             with nogil:
-                fl_objects_points(&self.geometry, kind, &values[0], <size_t>values.shape[0] / columns, columns)
+                fl_objects_points(&self.geometry, kind, &values[0], <size_t>values.shape[0] / columns,
+                                  columns)
         return made
 
     def mask_tables(self):
-        """(columns, rows) as int32 arrays: which of the source's columns and rows each of the result shows, -1 for none."""
+        """(columns, rows) as int32 arrays: which of the source's columns and rows each of the result
+        shows, -1 for none."""
         width, height = self.size
         columns, rows = _np.empty(width, _np.int32), _np.empty(height, _np.int32)
         cdef int32_t[::1] x = columns
@@ -126,7 +139,8 @@ cdef class Geometry:
         return columns, rows
 
     def mask(self, labels):
-        """A label map (height, width), as large as the sample's image, through the steps: sampled nearest, mask_fill beyond it."""
+        """A label map (height, width), as large as the sample's image, through the steps: sampled nearest,
+        mask_fill beyond it."""
         columns, rows = self.mask_tables()
         shown = labels[rows[:, None], columns[None, :]]
         shown[(rows < 0)[:, None] | (columns < 0)[None, :]] = self.mask_fill

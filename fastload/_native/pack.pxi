@@ -2,7 +2,8 @@
 
 from fastload._native.c_common cimport fl_code, fl_error, FL_OK
 from fastload._native.c_jpeg cimport (
-    fl_jpeg_entropy, fl_jpeg_entropy_create, fl_jpeg_entropy_free, fl_jpeg_entropy_index, fl_jpeg_entropy_sound,
+    fl_jpeg_entropy, fl_jpeg_entropy_create, fl_jpeg_entropy_free, fl_jpeg_entropy_index,
+    fl_jpeg_entropy_sound,
     FL_JPEG_INDEX_EVERY, fl_jpeg_index_most, fl_jpeg_layout, fl_jpeg_markers_read, fl_jpeg_strip,
 )
 
@@ -18,7 +19,8 @@ cdef extern from "Python.h":
 
 Prepared = _namedtuple(
     "Prepared",
-    ("width", "height", "components", "precision", "kind", "arithmetic", "orientation", "scans", "whole", "sound", "data", "entropy_index"),
+    ("width", "height", "components", "precision", "kind", "arithmetic", "orientation", "scans", "whole",
+     "sound", "data", "entropy_index"),
 )
 
 
@@ -48,11 +50,14 @@ cdef class JpegPreparer:
             index: also make the index, for which they are walked anyway.
 
         Returns:
-            Prepared: width, height, components, precision, kind and arithmetic as jpeg_scan gives them; orientation (EXIF, 1 to 8); scans; whole:
-            nothing in the markers is damaged, nothing stray stands between them and the end marker is there; sound: whole, and with `entropy`
-            proved to decode without a warning, so False does not yet mean that there is one; data: the stripped file,
-            `data` itself when there is nothing to strip, or None when its structure is too damaged to be stripped; entropy_index: as `index`
-            gives it, and it holds for `data` as well as for the stripped file; b"" when it was not asked for.
+            Prepared: width, height, components, precision, kind and arithmetic as jpeg_scan gives them;
+                orientation (EXIF, 1 to 8); scans; whole:
+            nothing in the markers is damaged, nothing stray stands between them and the end marker is there;
+            sound: whole, and with `entropy` proved to decode without a warning, so False does not yet mean
+                that there is one; data: the stripped file,
+            `data` itself when there is nothing to strip, or None when its structure is too damaged to be
+            stripped; entropy_index: as `index` gives it, and it holds for `data` as well as for the stripped
+            file; b"" when it was not asked for.
 
         Raises:
             SampleError: it is no JPEG, or ends before its first scan.
@@ -75,7 +80,8 @@ cdef class JpegPreparer:
                 strip = fl_jpeg_strip(start, size, into, size, &written, &damage)
                 whole = strip == FL_OK and layout.eoi and layout.stray == 0 and not layout.damaged
                 if whole and index:
-                    proved = fl_jpeg_entropy_index(self.handle, into, written, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(written), &made, &made_size)
+                    proved = fl_jpeg_entropy_index(self.handle, into, written, FL_JPEG_INDEX_EVERY,
+                                                   fl_jpeg_index_most(written), &made, &made_size)
                 elif whole and entropy:
                     proved = fl_jpeg_entropy_sound(self.handle, into, written)
                 sound = whole and (proved or not entropy)
@@ -93,20 +99,24 @@ cdef class JpegPreparer:
             _PyBytes_Resize(&held, written)
             out = <object>held
             Py_DECREF(out)
-        return Prepared(layout.width, layout.height, layout.components, layout.precision, _KINDS[layout.kind], bool(layout.arithmetic),
+        return Prepared(layout.width, layout.height, layout.components, layout.precision, _KINDS[layout.kind],
+                        bool(layout.arithmetic),
                         layout.orientation, layout.scans, whole, sound, out, found)
 
     def index(self, bytes data not None):
-        """The entropy index of a JPEG (jpeg/entropy_index.h): where in its coded data MCUs start, in at most 1.5 % of the file's size.
+        """The entropy index of a JPEG (jpeg/entropy_index.h): where in its coded data MCUs start, in at most
+        1.5 % of the file's size.
 
         Returns:
-            bytes; b"" for a file that is damaged, not of the usual kind (see jpeg/baseline.h), or for which no index is small enough.
+            bytes; b"" for a file that is damaged, not of the usual kind (see jpeg/baseline.h), or for which
+            no index is small enough.
         """
         cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef const uint8_t *made = NULL
         cdef size_t size = len(data), made_size = 0
         with nogil:
-            fl_jpeg_entropy_index(self.handle, start, size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(size), &made, &made_size)
+            fl_jpeg_entropy_index(self.handle, start, size, FL_JPEG_INDEX_EVERY, fl_jpeg_index_most(size),
+                                  &made, &made_size)
         return PyBytes_FromStringAndSize(<const char *>made, made_size)
 
     def index_holds(self, bytes data not None, bytes index not None):

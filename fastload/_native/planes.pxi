@@ -1,9 +1,13 @@
 # Planes (masks, depth, grey and RGBA images) and rows of any number: encoded, decoded and sampled.
 
-from fastload._native.c_common cimport fl_box, fl_buffer, fl_buffer_free, fl_bytes_le32, fl_code, fl_error, FL_OK, fl_span
+from fastload._native.c_common cimport (
+    fl_box, fl_buffer, fl_buffer_free, fl_bytes_le32, fl_code, fl_error, FL_OK, fl_span,
+)
 from fastload._native.c_store cimport (
-    fl_planes, fl_planes_box, fl_planes_encode, fl_planes_open, FL_PLANES_RUNS, fl_planes_sample, FL_PLANES_STORED, FL_PLANES_ZLIB,
-    FL_RECORD_KIND_PLANES, FL_RECORD_KIND_VARYING, fl_rle_axis, fl_rle_check, fl_rle_sample, fl_varying, FL_VARYING_LEVELS, fl_varying_open,
+    fl_planes, fl_planes_box, fl_planes_encode, fl_planes_open, FL_PLANES_RUNS, fl_planes_sample,
+    FL_PLANES_STORED, FL_PLANES_ZLIB,
+    FL_RECORD_KIND_PLANES, FL_RECORD_KIND_VARYING, fl_rle_axis, fl_rle_check, fl_rle_sample, fl_varying,
+    FL_VARYING_LEVELS, fl_varying_open,
 )
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -49,8 +53,11 @@ def encode_planes(pixels not None):
     cdef fl_buffer buffer
     cdef size_t size = 0
     cdef uint32_t channels, depth
-    if pixels.ndim not in (2, 3) or pixels.dtype.newbyteorder("=") not in (_np.uint8, _np.uint16) or max(pixels.shape) > 0xFFFFFFFF:
-        raise _errors.ArgumentError(f"planes are uint8 or uint16 (height, width[, channels]), not {pixels.dtype} {pixels.shape}")
+    if pixels.ndim not in (2, 3) or pixels.dtype.newbyteorder("=") not in (_np.uint8,
+            _np.uint16) or max(pixels.shape) > 0xFFFFFFFF:
+        raise _errors.ArgumentError(
+            f"planes are uint8 or uint16 (height, width[, channels]), not {pixels.dtype} {pixels.shape}"
+        )
     depth = pixels.dtype.itemsize
     channels = pixels.shape[2] if pixels.ndim == 3 else 1
     values = _np.ascontiguousarray(pixels, "u1" if depth == 1 else "<u2")
@@ -68,7 +75,8 @@ def encode_planes(pixels not None):
 
 
 def planes_header(bytes data not None):
-    """The PlanesHeader of an entry of planes. Raises SampleError if it does not hold; the message is the bare reason."""
+    """The PlanesHeader of an entry of planes. Raises SampleError if it does not hold; the message is the
+    bare reason."""
     cdef fl_error err
     cdef fl_planes planes
     check(fl_planes_open(_span(data), &planes, &err), &err)
@@ -76,7 +84,8 @@ def planes_header(bytes data not None):
 
 
 def decode_planes(bytes data not None, box=None):
-    """The pixels of an entry of planes as an array (height, width, channels), or (height, width) of one channel.
+    """The pixels of an entry of planes as an array (height, width, channels), or (height, width) of one
+    channel.
 
     Args:
         data: the entry.
@@ -94,7 +103,9 @@ def decode_planes(bytes data not None, box=None):
     check(fl_planes_open(_span(data), &planes, &err), &err)
     part.x, part.y, part.width, part.height = (0, 0, planes.width, planes.height) if box is None else box
     if part.width > planes.width or part.height > planes.height:
-        raise _errors.ArgumentError(f"a box of {part.width} x {part.height} of {planes.width} x {planes.height} pixels")
+        raise _errors.ArgumentError(
+            f"a box of {part.width} x {part.height} of {planes.width} x {planes.height} pixels"
+        )
     out = _planes_array(&planes, part.height, part.width)
     cdef uint8_t[::1] view = out.reshape(-1).view(_np.uint8)
     cdef uint8_t *start = &view[0] if view.shape[0] else NULL
@@ -106,8 +117,10 @@ def decode_planes(bytes data not None, box=None):
     return out
 
 
-def sample_planes(bytes data not None, const uint32_t[::1] rows not None, const uint32_t[::1] columns not None):
-    """Pixel (columns[j], rows[i]) at each (i, j) of an array: nearest resampling. Raises as `decode_planes` does."""
+def sample_planes(bytes data not None, const uint32_t[::1] rows not None,
+                  const uint32_t[::1] columns not None):
+    """Pixel (columns[j], rows[i]) at each (i, j) of an array: nearest resampling. Raises as
+    `decode_planes` does."""
     cdef fl_error err
     cdef fl_planes planes
     cdef fl_code code
@@ -120,7 +133,8 @@ def sample_planes(bytes data not None, const uint32_t[::1] rows not None, const 
     cdef uint8_t[::1] view = out.reshape(-1).view(_np.uint8)
     scratch.bytes, scratch.room = NULL, 0
     with nogil:
-        code = fl_planes_sample(&planes, &rows[0], n, &columns[0], m, &view[0], <size_t>m * planes.pixel, &scratch, &err)
+        code = fl_planes_sample(&planes, &rows[0], n, &columns[0], m, &view[0], <size_t>m * planes.pixel,
+                                &scratch, &err)
         fl_buffer_free(&scratch)
     check(code, &err)
     return out
@@ -135,7 +149,8 @@ def split_varying(bytes data not None, uint32_t levels, uint32_t unit):
         unit: bytes of one value of the innermost level.
 
     Returns:
-        (number of rows, lengths of each level as uint32 arrays, the values' bytes as a uint8 array that shares the entry's memory).
+        (number of rows, lengths of each level as uint32 arrays, the values' bytes as a uint8 array that
+        shares the entry's memory).
 
     Raises:
         SampleError: a length does not hold; the message is the bare reason.
@@ -157,7 +172,8 @@ def decode_instances(bytes data not None, uint32_t height, uint32_t width):
     """The masks of an entry of instances, as uint8 (number, height, width) of 0 and 1.
 
     Raises:
-        SampleError: the entry does not hold, or the run lengths of a mask do not sum to its pixels; the message is the bare reason.
+        SampleError: the entry does not hold, or the run lengths of a mask do not sum to its pixels; the
+            message is the bare reason.
     """
     cdef fl_error err
     cdef fl_varying found

@@ -2,9 +2,12 @@
 
 from fastload._native.c_common cimport fl_code, fl_error, fl_key
 from fastload._native.c_engine cimport (
-    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP, FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP,
-    FL_OP_LETTERBOX, FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
-    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_room, fl_source, fl_worker,
+    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP,
+    FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP,
+    FL_OP_LETTERBOX, FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE,
+    FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
+    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_room,
+    fl_source, fl_worker,
     fl_worker_create, fl_worker_free,
 )
 from fastload._native.c_store cimport fl_store_shards
@@ -55,7 +58,9 @@ cdef class Program:
 
     def __init__(self, ops):
         if len(ops) > FL_OPS_MAX:
-            raise _errors.TransformError(f"{len(ops)} transforms in one list: at most {FL_OPS_MAX} run natively")
+            raise _errors.TransformError(
+                f"{len(ops)} transforms in one list: at most {FL_OPS_MAX} run natively"
+            )
         memset(&self.program, 0, sizeof(fl_program))
         for i, op in enumerate(ops):
             self._set(&self.program.ops[i], op)
@@ -81,7 +86,9 @@ cdef class Program:
             out.fill[i] = fill[i]
         options = op.get("options", ())
         if len(options) > FL_OPTIONS_MAX:
-            raise _errors.TransformError(f"{len(options)} sizes or options of one transform: at most {FL_OPTIONS_MAX} run natively")
+            raise _errors.TransformError(
+                f"{len(options)} sizes or options of one transform: at most {FL_OPTIONS_MAX} run natively"
+            )
         for i, option in enumerate(options):
             out.options[i] = option
         out.option_count = len(options)
@@ -101,18 +108,20 @@ cdef class Program:
         return 0
 
     def size(self, uint32_t width, uint32_t height, seed=0, epoch=0, index=0):
-        """(width, height) of what the program makes of a width x height image; the key counts only where the size is drawn. Where it depends
-        on boxes, the largest that each can be."""
+        """(width, height) of what the program makes of a width x height image; the key counts only where the
+        size is drawn. Where it depends on boxes, the largest that each can be."""
         cdef uint32_t w, h
         cdef fl_error err
         check(fl_geometry_size(&self.program, width, height, _key(seed, epoch, index), &w, &h, &err), &err)
         return w, h
 
     def resolve(self, uint32_t width, uint32_t height, seed, epoch, index):
-        """The geometry drawn for one sample, as a dict: box, size, window, visible (x, y, width, height), hflip, vflip."""
+        """The geometry drawn for one sample, as a dict: box, size, window, visible (x, y, width, height),
+        hflip, vflip."""
         cdef fl_geometry g
         cdef fl_error err
-        check(fl_geometry_resolve(&self.program, width, height, _key(seed, epoch, index), NULL, &g, &err), &err)
+        check(fl_geometry_resolve(&self.program, width, height, _key(seed, epoch, index), NULL, &g, &err),
+              &err)
         return {
             "box": (g.box.x, g.box.y, g.box.width, g.box.height),
             "size": (g.width, g.height),
@@ -125,18 +134,20 @@ cdef class Program:
 
 @_cython.no_gc_clear
 cdef class Source:
-    """One dataset as the engine sees it: its open store or its files, the parts that are made of its images, the pixel limit.
+    """One dataset as the engine sees it: its open store or its files, the parts that are made of its images,
+    the pixel limit.
 
     Args:
         data: the Store, or the Files.
         programs: a Program for each part of the image, at least one.
         image_field: the image's number in records.
         max_pixels: images of more are refused.
-        further: (name, number, programs) of each further image of a record: a number of records, or a uint16 array with that of each
-            shard. Their parts come after those of the image.
+        further: (name, number, programs) of each further image of a record: a number of records, or a uint16
+            array with that of each shard. Their parts come after those of the image.
         items: the other values of each record that go into its row: see _Items.
 
-    Of files, every image that is no whole and sound JPEG fails: what becomes of it is decided by who knows how its dataset opens it.
+    Of files, every image that is no whole and sound JPEG fails: what becomes of it is decided by who knows
+    how its dataset opens it.
     """
 
     cdef fl_source source
@@ -145,12 +156,17 @@ cdef class Source:
     cdef readonly object data
     cdef list borrowed
 
-    def __init__(self, data not None, list programs not None, uint16_t image_field, uint64_t max_pixels, further=(), items=()):
+    def __init__(self, data not None, list programs not None, uint16_t image_field, uint64_t max_pixels,
+                 further=(), items=()):
         count = len(programs) + sum(len(own) for _, _, own in further)
         if not 0 < len(programs) <= FL_PARTS_MAX:
-            raise _errors.TransformError(f"{len(programs)} views of one image: 1 to {FL_PARTS_MAX} are made natively")
+            raise _errors.TransformError(
+                f"{len(programs)} views of one image: 1 to {FL_PARTS_MAX} are made natively"
+            )
         if count > FL_PARTS_MAX:
-            raise _errors.TransformError(f"{count} images and views of one sample: at most {FL_PARTS_MAX} are made natively")
+            raise _errors.TransformError(
+                f"{count} images and views of one sample: at most {FL_PARTS_MAX} are made natively"
+            )
         free(self.own)
         self.borrowed = []
         self.source.parts = self.own = <fl_part *>calloc(count, sizeof(fl_part))
@@ -171,7 +187,8 @@ cdef class Source:
         self.source.max_pixels = max_pixels
 
     cdef int _add(self, uint16_t place, image, Store store) except -1:
-        """Adds the parts of a further image. `place` tells it from others where its number depends on the shard."""
+        """Adds the parts of a further image. `place` tells it from others where its number depends on the
+        shard."""
         cdef const uint16_t[::1] numbers
         cdef const uint16_t *by_shard = NULL
         cdef bytes name = image[0].encode()
@@ -181,7 +198,9 @@ cdef class Source:
         if not isinstance(image[1], int):
             numbers = image[1]
             if <uint64_t>numbers.shape[0] != fl_store_shards(store.ptr) or not numbers.shape[0]:
-                raise _errors.ArgumentError(f"{numbers.shape[0]} numbers of a field for {fl_store_shards(store.ptr)} shards")
+                raise _errors.ArgumentError(
+                    f"{numbers.shape[0]} numbers of a field for {fl_store_shards(store.ptr)} shards"
+                )
             by_shard = &numbers[0]
             self.borrowed.append(numbers)
         for program in image[2]:
@@ -202,7 +221,8 @@ cdef class Source:
 
 @_cython.no_gc_clear
 cdef class Decoder:
-    """Makes single samples in the calling thread: what dataset[i] runs on. Any thread may call; one at a time runs.
+    """Makes single samples in the calling thread: what dataset[i] runs on. Any thread may call; one at a time
+    runs.
 
     1. Sources handed in stay referenced, so that their stores outlive the readers kept here.
     2. Not for use after a fork: make a new one (check `pid`).
@@ -232,16 +252,20 @@ cdef class Decoder:
                 fl_worker_free(self.worker)
             _add(&_live_decoders, -1)
 
-    def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes, const uint8_t[::1] record=None,
+    def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes,
+               const uint8_t[::1] record=None,
                list found=None):
-        """Makes the parts of sample index, each into the buffer of bytes `into[i]`, sizes[i] = (width, height) pixels of outputs[i]'s type.
+        """Makes the parts of sample index, each into the buffer of bytes `into[i]`, sizes[i] = (width,
+        height) pixels of outputs[i]'s type.
 
         Args:
             record: its record, where the shard's file lacks it.
-            found: gets (width, height) of each part, where `sizes` are the largest that are possible; None: they are what is made.
+            found: gets (width, height) of each part, where `sizes` are the largest that are possible; None:
+                they are what is made.
 
         Returns:
-            For each of the source's items None if it is hidden, else (bytes, number of rows that were kept): a uint8 array.
+            For each of the source's items None if it is hidden, else (bytes, number of rows that were kept):
+            a uint8 array.
 
         Raises:
             SampleError: with the bare reason.
@@ -254,11 +278,14 @@ cdef class Decoder:
         if found is None:
             targets = _Targets.__new__(_Targets, 1, sizes, outputs)
         else:
-            targets = _Targets.__new__(_Targets, 1, _np.array(sizes, _np.uint32)[:, None], outputs, "list", 1, True)
+            targets = _Targets.__new__(_Targets, 1, _np.array(sizes, _np.uint32)[:, None], outputs, "list", 1,
+                                       True)
         if self.pid != _getpid():
             raise _errors.ClosedError("this decoder belongs to another process")
         if not len(into) == <Py_ssize_t>targets.count == <Py_ssize_t>source.source.count:
-            raise _errors.ArgumentError(f"{len(into)} buffers and {targets.count} sizes for {source.source.count} parts")
+            raise _errors.ArgumentError(
+                f"{len(into)} buffers and {targets.count} sizes for {source.source.count} parts"
+            )
         for i, buffer in enumerate(into):
             if <size_t>buffer.shape[0] < targets._row_bytes(i) or buffer.shape[0] == 0:
                 raise _errors.ArgumentError("the buffer is too small for the image")

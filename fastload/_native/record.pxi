@@ -1,10 +1,14 @@
 # Records for Python: built and taken apart, and CRC32C.
 
-from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_bytes_put_le16, fl_bytes_put_le32, fl_code, fl_crc32c, fl_error, fl_span
+from fastload._native.c_common cimport (
+    fl_buffer, fl_buffer_free, fl_bytes_put_le16, fl_bytes_put_le32, fl_code, fl_crc32c, fl_error, fl_span,
+)
 from fastload._native.c_store cimport (
-    fl_record_check, FL_RECORD_ENTRIES_MAX, FL_RECORD_ENTRY, fl_record_entry, fl_record_field, FL_RECORD_HEADER,
+    fl_record_check, FL_RECORD_ENTRIES_MAX, FL_RECORD_ENTRY, fl_record_entry, fl_record_field,
+    FL_RECORD_HEADER,
     FL_RECORD_INDEX, FL_RECORD_KIND_BYTES, FL_RECORD_KIND_DCT, FL_RECORD_KIND_INDEX, FL_RECORD_KIND_JPEG,
-    FL_RECORD_KIND_JSON, FL_RECORD_KIND_PLACE, FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC, FL_RECORD_VERSION, fl_attached_read,
+    FL_RECORD_KIND_JSON, FL_RECORD_KIND_PLACE, FL_RECORD_KIND_RAW, FL_RECORD_KIND_TEXT, FL_RECORD_MAGIC,
+    FL_RECORD_VERSION, fl_attached_read,
 )
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -44,8 +48,10 @@ def crc32c(data, uint32_t crc=0):
     return crc
 
 
-def crc32c_differ(const uint8_t[::1] data not None, const uint64_t[::1] starts, const uint32_t[::1] sizes, const uint32_t[::1] expected):
-    """Numbers, ascending, of the parts of some bytes that have another CRC32C than expected, or that are not in the bytes."""
+def crc32c_differ(const uint8_t[::1] data not None, const uint64_t[::1] starts, const uint32_t[::1] sizes,
+                  const uint32_t[::1] expected):
+    """Numbers, ascending, of the parts of some bytes that have another CRC32C than expected, or that are
+    not in the bytes."""
     cdef size_t i, n = starts.shape[0]
     cdef uint64_t room = data.shape[0]
     if sizes.shape[0] != starts.shape[0] or expected.shape[0] != starts.shape[0]:
@@ -64,7 +70,8 @@ def crc32c_differ(const uint8_t[::1] data not None, const uint64_t[::1] starts, 
 
 
 def start_writeback(int fd):
-    """Has the kernel begin to write a file's dirty pages to the disk, and returns: a later fsync has less to wait for. A hint."""
+    """Has the kernel begin to write a file's dirty pages to the disk, and returns: a later fsync has less
+    to wait for. A hint."""
     with nogil:
         sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE)
 
@@ -92,7 +99,8 @@ def build_record(entries):
     """One sample's record (see store/record.h) and its CRC32C, made in one pass.
 
     Args:
-        entries: (field number, kind, data) each; data is bytes-like, or a tuple of bytes-likes that are joined.
+        entries: (field number, kind, data) each; data is bytes-like, or a tuple of bytes-likes that are
+            joined.
 
     Returns:
         (record, crc32c).
@@ -111,7 +119,9 @@ def build_record(entries):
         flat.append((field, kind, pieces))
         count += len(pieces)
     if n > FL_RECORD_ENTRIES_MAX:
-        raise _errors.ArgumentError(f"a record holds at most {FL_RECORD_ENTRIES_MAX} fields, this one has {n}")
+        raise _errors.ArgumentError(
+            f"a record holds at most {FL_RECORD_ENTRIES_MAX} fields, this one has {n}"
+        )
     head = FL_RECORD_HEADER + n * FL_RECORD_ENTRY
     parts = <Py_buffer *>malloc((count + 1) * sizeof(Py_buffer))
     if parts is NULL:
@@ -124,7 +134,9 @@ def build_record(entries):
                 at += <uint64_t>parts[held].len
                 held += 1
         if at > 0xFFFFFFFF:
-            raise _errors.ArgumentError(f"a record of {at} bytes is longer than the 4 GiB that one sample may have")
+            raise _errors.ArgumentError(
+                f"a record of {at} bytes is longer than the 4 GiB that one sample may have"
+            )
         record = PyBytes_FromStringAndSize(NULL, at)
         out = <uint8_t *>PyBytes_AS_STRING(record)
         fl_bytes_put_le32(out, FL_RECORD_MAGIC)
@@ -154,7 +166,8 @@ def build_record(entries):
 
 
 def split_record(bytes record not None):
-    """A record's fields: (field number, kind, bytes) each. Raises SampleError when its lengths do not hold."""
+    """A record's fields: (field number, kind, bytes) each. Raises SampleError when its lengths do not
+    hold."""
     cdef fl_error err
     cdef fl_span span
     cdef fl_record_field field
@@ -165,7 +178,8 @@ def split_record(bytes record not None):
     out = []
     for i in range(entries):
         field = fl_record_entry(span, i)
-        out.append((field.field, field.kind, PyBytes_FromStringAndSize(<const char *>field.data.bytes, field.data.size)))
+        out.append((field.field, field.kind, PyBytes_FromStringAndSize(<const char *>field.data.bytes,
+                field.data.size)))
     return out
 
 
@@ -177,7 +191,8 @@ def read_attached(bytes entry not None, base):
         base: the folder that its path is relative to; None: there is none.
 
     Raises:
-        SampleError: the entry is damaged, or the file was changed since it was attached; the message is the bare reason.
+        SampleError: the entry is damaged, or the file was changed since it was attached; the message is the
+            bare reason.
         DatasetError: the file is missing, cannot be read, or is no regular file.
     """
     cdef fl_error err

@@ -1,12 +1,16 @@
 # Regions of one JPEG at a time: decoded, then resampled, in the calling thread.
 
-from fastload._native.c_common cimport fl_box, fl_buffer, fl_buffer_fit, fl_buffer_free, fl_buffer_rule, fl_code, fl_error, fl_sink, fl_view
+from fastload._native.c_common cimport (
+    fl_box, fl_buffer, fl_buffer_fit, fl_buffer_free, fl_buffer_rule, fl_code, fl_error, fl_sink, fl_view,
+)
 from fastload._native.c_jpeg cimport (
-    fl_jpeg_decoder, fl_jpeg_decoder_components, fl_jpeg_decoder_create, fl_jpeg_decoder_decode, fl_jpeg_decoder_end,
+    fl_jpeg_decoder, fl_jpeg_decoder_components, fl_jpeg_decoder_create, fl_jpeg_decoder_decode,
+    fl_jpeg_decoder_end,
     fl_jpeg_decoder_fell_back, fl_jpeg_decoder_free, fl_jpeg_decoder_open, fl_jpeg_decoder_warnings,
 )
 from fastload._native.c_resize cimport (
-    fl_resize, fl_resize_exact, fl_resize_exact_create, fl_resize_exact_free, fl_resize_exact_reads, fl_resize_exact_run,
+    fl_resize, fl_resize_exact, fl_resize_exact_create, fl_resize_exact_free, fl_resize_exact_reads,
+    fl_resize_exact_run,
     fl_resize_exact_spec, fl_resize_spec, fl_resizer, fl_resizer_create, fl_resizer_free,
 )
 
@@ -34,8 +38,10 @@ def has_end_marker(bytes data not None):
 cdef class RegionDecoder:
     """Decodes boxes of one JPEG at a time, and resamples them; warm, it allocates nothing but the results.
 
-    1. open() a file, decode() a box of it, then resample() or pixels() as often as wanted: several crops of one region cost one decode.
-    2. The file's bytes stay referenced until the next open() or close(); the decoded region lives until the next open(), decode() or close().
+    1. open() a file, decode() a box of it, then resample() or pixels() as often as wanted: several crops of
+       one region cost one decode.
+    2. The file's bytes stay referenced until the next open() or close(); the decoded region lives until the
+       next open(), decode() or close().
     3. Any thread may call; one at a time runs. The GIL is released around decoding and resampling.
     4. After close(), which may be called again, every call raises ClosedError.
     """
@@ -104,7 +110,8 @@ cdef class RegionDecoder:
         cdef size_t size = self.data.shape[0]
         self.opened = self.decoded = self.spent = False
         with nogil:
-            code = fl_jpeg_decoder_open(self.jpeg, start, size, self.max_pixels, &self.width, &self.height, &err)
+            code = fl_jpeg_decoder_open(self.jpeg, start, size, self.max_pixels, &self.width, &self.height,
+                                        &err)
         check(code, &err)
         self.opened = True
         return 0
@@ -132,7 +139,8 @@ cdef class RegionDecoder:
 
     @property
     def fell_back(self):
-        """True if libjpeg-turbo has the file, because it is not a usual baseline JPEG, or because the own decoder met damage in it."""
+        """True if libjpeg-turbo has the file, because it is not a usual baseline JPEG, or because the own
+        decoder met damage in it."""
         with self._lock:
             self._check_opened()
             return bool(fl_jpeg_decoder_fell_back(self.jpeg))
@@ -165,7 +173,8 @@ cdef class RegionDecoder:
             return fl_jpeg_decoder_warnings(self.jpeg)
 
     def decode(self, box=None, int eighths=8, bint grey=False):
-        """Decodes a box of the file to RGB, scaled by eighths/8 in the DCT, as jpeg_decode() does; its pixels are kept here.
+        """Decodes a box of the file to RGB, scaled by eighths/8 in the DCT, as jpeg_decode() does; its pixels
+        are kept here.
 
         Args:
             box: (x, y, width, height) in pixels of the full image, None for all of it.
@@ -207,7 +216,9 @@ cdef class RegionDecoder:
         cdef uint32_t x, y
         rule.least, rule.keep = 1 << 16, 64 << 20
         if not fl_buffer_fit(&self.grey_room, self.view.height, self.view.width, rule):
-            raise _errors.ResourceError(f"no memory for {self.view.width} x {self.view.height} bytes of pixels")
+            raise _errors.ResourceError(
+                f"no memory for {self.view.width} x {self.view.height} bytes of pixels"
+            )
         out = <uint8_t *>self.grey_room.bytes
         with nogil:
             for y in range(self.view.height):
@@ -221,17 +232,20 @@ cdef class RegionDecoder:
         self.view.channels = self.view.depth = 1
         return 0
 
-    def resample(self, box, size, filter="bilinear", *, image=None, window=None, bint hflip=False, bint vflip=False, dtype="uint8",
+    def resample(self, box, size, filter="bilinear", *, image=None, window=None, bint hflip=False,
+                 bint vflip=False, dtype="uint8",
                  layout="HWC", into=None, order="horizontal", bint exact=True):
         """Resamples a box of the decoded region.
 
         Args:
             box: (left, top, right, bottom) in pixels of `image`; None for all of it.
-            image: (x, y, width, height): the image beyond whose edges no pixel exists, in pixels of the region, of which it may stick out
-                where nothing is read (see resize_exact_reads). None: the region itself.
+            image: (x, y, width, height): the image beyond whose edges no pixel exists, in pixels of the
+                region, of which it may stick out where nothing is read (see resize_exact_reads). None: the
+                region itself.
             size, filter, window, hflip, vflip, dtype, layout, into, order: as for resize_exact().
-            exact: True: Pillow's resize, bit for bit; False: as resize() with antialiasing, within 1 of it: filter is "bilinear" or
-                "bicubic", `image` is inside the region, which is RGB, and order does not matter.
+            exact: True: Pillow's resize, bit for bit; False: as resize() with antialiasing, within 1 of it:
+                filter is "bilinear" or "bicubic", `image` is inside the region, which is RGB, and order does
+                not matter.
 
         Returns:
             `into`, or a new array.
@@ -249,7 +263,8 @@ cdef class RegionDecoder:
             self._place_image(&spec, image)
             _exact_spec(&spec, box, size, filter, order, window)
             check(fl_resize_exact_reads(&spec, &reads, &err), &err)
-            into = _exact_sink(&sink, &self.view, spec.window.width, spec.window.height, dtype, layout, hflip, vflip, into)
+            into = _exact_sink(&sink, &self.view, spec.window.width, spec.window.height, dtype, layout, hflip,
+                               vflip, into)
             if exact:
                 with nogil:
                     code = fl_resize_exact_run(self.exact, &self.view, &spec, &sink, &err)
@@ -259,15 +274,18 @@ cdef class RegionDecoder:
         return into
 
     def pixels(self, box=None, *, bint hflip=False, bint vflip=False, dtype="uint8", layout="HWC", into=None):
-        """Copies a box (x, y, width, height) of the decoded region, None for all of it; the other arguments as for resize_exact().
+        """Copies a box (x, y, width, height) of the decoded region, None for all of it; the other arguments
+        as for resize_exact().
 
         Raises:
-            ArgumentError: the box is not inside the region, shapes or names do not fit, or nothing is decoded.
+            ArgumentError: the box is not inside the region, shapes or names do not fit, or nothing is
+                decoded.
         """
         with self._lock:
             self._check_decoded()
             x, y, width, height = (0, 0, self.view.width, self.view.height) if box is None else box
-        return self.resample((x, y, x + width, y + height), (width, height), "nearest", hflip=hflip, vflip=vflip, dtype=dtype, layout=layout,
+        return self.resample((x, y, x + width, y + height), (width, height), "nearest", hflip=hflip,
+                             vflip=vflip, dtype=dtype, layout=layout,
                              into=into)
 
     cdef int _place_image(self, fl_resize_exact_spec *spec, image) except -1:
@@ -293,9 +311,12 @@ cdef class RegionDecoder:
         cdef fl_code code
         if (exact.image_x < 0 or exact.image_y < 0 or exact.image_x + exact.image_width > view.width
                 or exact.image_y + exact.image_height > view.height):
-            raise _errors.ArgumentError("the image is not inside the decoded region, which only exact=True allows")
+            raise _errors.ArgumentError(
+                "the image is not inside the decoded region, which only exact=True allows"
+            )
         view.pixels += exact.image_y * view.stride + exact.image_x * 3
-        view.tail += (view.height - exact.image_y - exact.image_height) * view.stride + (view.width - exact.image_x - exact.image_width) * 3
+        view.tail += (view.height - exact.image_y - exact.image_height) * view.stride
+        view.tail += (view.width - exact.image_x - exact.image_width) * 3
         view.width, view.height = exact.image_width, exact.image_height
         spec.x, spec.y = exact.left, exact.top
         spec.width, spec.height = <double>exact.right - exact.left, <double>exact.bottom - exact.top

@@ -4,7 +4,8 @@ from fastload._native.c_common cimport (
     FL_BF16, FL_CHW, fl_code, fl_error, FL_F16, FL_F32, FL_HWC, fl_sink, FL_U8, FL_U16, fl_view,
 )
 from fastload._native.c_resize cimport (
-    fl_resize, FL_RESIZE_BICUBIC, FL_RESIZE_BILINEAR, fl_resize_planes, fl_resize_planes_create, fl_resize_planes_free,
+    fl_resize, FL_RESIZE_BICUBIC, FL_RESIZE_BILINEAR, fl_resize_planes, fl_resize_planes_create,
+    fl_resize_planes_free,
     fl_resize_planes_run, fl_resize_spec, fl_resizer, fl_resizer_create, fl_resizer_free,
 )
 
@@ -29,7 +30,8 @@ cdef object _choice(dict table, object name, str what):
 
 
 cdef object _default_lut(str dtype, channels, levels):
-    """(channels, levels) values of value / (levels - 1) in dtype; bfloat16 as bit patterns, rounded to nearest even."""
+    """(channels, levels) values of value / (levels - 1) in dtype; bfloat16 as bit patterns, rounded to
+    nearest even."""
     ramp = _np.tile(_np.arange(levels, dtype=_np.float32) / _np.float32(levels - 1), (channels, 1))
     if dtype == "bfloat16":
         bits = ramp.view(_np.uint32)
@@ -53,7 +55,8 @@ cdef class _Resizer:
         fl_resize_planes_free(self.planes)
 
 
-def resize(image, box, size, filter="bilinear", bint antialias=True, *, window=None, bint hflip=False, bint vflip=False,
+def resize(image, box, size, filter="bilinear", bint antialias=True, *, window=None, bint hflip=False,
+           bint vflip=False,
            dtype="uint8", layout="HWC", lut=None):
     """Resamples a box of an image as the engine does.
 
@@ -67,7 +70,8 @@ def resize(image, box, size, filter="bilinear", bint antialias=True, *, window=N
         hflip: mirror left and right, last. vflip: top and bottom.
         dtype: "uint8", "float32", "float16", or "bfloat16" (returned as uint16 bit patterns).
         layout: "HWC" or "CHW".
-        lut: for the float types, (3, 256) values of that type, what each byte of each channel becomes; None for byte / 255.
+        lut: for the float types, (3, 256) values of that type, what each byte of each channel becomes; None
+            for byte / 255.
 
     Returns:
         array (height, width, 3) or (3, height, width) of the window.
@@ -77,18 +81,22 @@ def resize(image, box, size, filter="bilinear", bint antialias=True, *, window=N
     """
     image = _np.asarray(image)
     if image.dtype != _np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
-        raise _errors.ArgumentError(f"resize: needs a uint8 image (height, width, 3), not {image.dtype} {image.shape}")
+        raise _errors.ArgumentError(
+            f"resize: needs a uint8 image (height, width, 3), not {image.dtype} {image.shape}"
+        )
     return _resampled(image, False, box, size, filter, antialias, window, hflip, vflip, dtype, layout, lut)
 
 
-def resize_planes(image, box, size, filter="bilinear", bint antialias=True, *, window=None, bint hflip=False, bint vflip=False,
+def resize_planes(image, box, size, filter="bilinear", bint antialias=True, *, window=None, bint hflip=False,
+                  bint vflip=False,
                   dtype=None, layout="HWC", lut=None):
     """Resamples a box of an image that is not 8-bit RGB, as the engine does.
 
     Args:
         image: uint8 or uint16 (height, width, 1 to 4).
         box, size, filter, antialias, window, hflip, vflip, layout: as for `resize`.
-        dtype: "float32", "float16", or "bfloat16" (returned as uint16 bit patterns); None for the image's own.
+        dtype: "float32", "float16", or "bfloat16" (returned as uint16 bit patterns); None for the image's
+            own.
         lut: for the float types, (channels, 256 or 65536) values of that type; None for value / 255 or 65535.
 
     Returns:
@@ -99,12 +107,15 @@ def resize_planes(image, box, size, filter="bilinear", bint antialias=True, *, w
     """
     image = _np.asarray(image)
     if image.dtype not in (_np.uint8, _np.uint16) or image.ndim != 3 or image.shape[2] > 4 or image.size == 0:
-        raise _errors.ArgumentError(f"resize: needs a uint8 or uint16 image (height, width, 1 to 4), not {image.dtype} {image.shape}")
+        raise _errors.ArgumentError(
+            f"resize: needs a uint8 or uint16 image (height, width, 1 to 4), not {image.dtype} {image.shape}"
+        )
     dtype = image.dtype.name if dtype is None else dtype
     return _resampled(image, True, box, size, filter, antialias, window, hflip, vflip, dtype, layout, lut)
 
 
-cdef object _resampled(image, bint planes, box, size, filter, bint antialias, window, bint hflip, bint vflip, dtype, layout, lut):
+cdef object _resampled(image, bint planes, box, size, filter, bint antialias, window, bint hflip, bint vflip,
+                       dtype, layout, lut):
     cdef fl_view view
     cdef fl_resize_spec spec
     cdef fl_sink sink
@@ -139,7 +150,8 @@ cdef object _resampled(image, bint planes, box, size, filter, bint antialias, wi
     spec.antialias = antialias
     if (spec.window.x + <uint64_t>spec.window.width > spec.out_width
             or spec.window.y + <uint64_t>spec.window.height > spec.out_height):
-        raise _errors.ArgumentError(f"window {window!r} is not inside the size {size!r}")  # before its pixels are allocated
+        # Before its pixels are allocated.
+        raise _errors.ArgumentError(f"window {window!r} is not inside the size {size!r}")
 
     sink.dtype, kind = _choice(_DTYPES, dtype, "dtype")
     sink.layout = _choice(_LAYOUTS, layout, "layout")
@@ -158,8 +170,10 @@ cdef object _resampled(image, bint planes, box, size, filter, bint antialias, wi
     if lut is not None:
         lut = _np.ascontiguousarray(lut)
         if not floats or lut.shape != (channels, levels) or lut.dtype != kind:
-            raise _errors.ArgumentError(f"resize: a lut of {lut.dtype} {lut.shape} does not fit dtype {dtype!r}, which takes"
-                                        + (f" ({channels}, {levels}) of {_np.dtype(kind)}" if floats else " none"))
+            taken = f"({channels}, {levels}) of {_np.dtype(kind)}" if floats else "none"
+            raise _errors.ArgumentError(
+                f"resize: a lut of {lut.dtype} {lut.shape} does not fit dtype {dtype!r}, which takes {taken}"
+            )
         sink.lut = <const void *><size_t>lut.ctypes.data
     sink.data = <void *><size_t>out.ctypes.data
     with nogil:

@@ -1,12 +1,13 @@
 # Slots in shared memory, for worker processes.
 #
 # NOTE [ shared slots: lifetimes ]
-# A SharedSlot is this process's mapping of one slot. In a worker its buffer is written; in the parent batches are handed out as
-# SharedLeases, each of which holds the slot: it is free again when the lease is gone, and `retired` if the process forked
-# meanwhile, because the child may still look at it: then it must not be refilled. Under a guard it is pinned at once, is `cooling` after
-# each lease until the event of that lease has passed, and is unpinned after the last event. If that event could not be recorded, the slot is
-# `retired`, and one is recorded before it is unpinned; if that fails too, or nobody can wait for it, its memory stays mapped. In a forked
-# child there is no device: nothing is asked of the guard.
+# A SharedSlot is this process's mapping of one slot. In a worker its buffer is written; in the parent batches
+# are handed out as SharedLeases, each of which holds the slot: it is free again when the lease is gone, and
+# `retired` if the process forked meanwhile, because the child may still look at it: then it must not be
+# refilled. Under a guard it is pinned at once, is `cooling` after each lease until the event of that lease
+# has passed, and is unpinned after the last event. If that event could not be recorded, the slot is
+# `retired`, and one is recorded before it is unpinned; if that fails too, or nobody can wait for it, its
+# memory stays mapped. In a forked child there is no device: nothing is asked of the guard.
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
@@ -21,7 +22,8 @@ cdef long _live_shared = 0, _live_shared_leases = 0
 
 
 def live_handles():
-    """Native objects of this process that were made and not yet freed, by kind: all zero when nothing leaks."""
+    """Native objects of this process that were made and not yet freed, by kind: all zero when nothing
+    leaks."""
     cdef uint32_t stores, readers
     fl_store_live(&stores, &readers)
     return {
@@ -63,14 +65,16 @@ cdef bint _unpin(SharedSlot slot) noexcept:
 
 @_cython.no_gc_clear
 cdef class SharedSlot:
-    """One slot of shared memory, as a writable buffer; of at least `bytes` when created, as large as it was made when attached by its fd."""
+    """One slot of shared memory, as a writable buffer; of at least `bytes` when created, as large as it
+    was made when attached by its fd."""
 
     cdef fl_shm shm
     cdef bint counted
     cdef readonly bint leased
     cdef readonly bint retired
     cdef object guarded, event
-    cdef bint untold  # the guard raised at the end of a lease: another event is recorded before the slot is unpinned
+    # The guard raised at the end of a lease: another event is recorded before the slot is unpinned
+    cdef bint untold
     cdef int pinner  # the process that guards it: in another the device is asked for nothing
 
     def __cinit__(self, size_t bytes=0, *, int fd=-1):
@@ -111,8 +115,9 @@ cdef class SharedSlot:
         fl_shm_release_fd(&self.shm)
 
     def guard(self, guarded):
-        """Pins the slot until it is unmapped. `guarded` has pin(address, bytes) -> bool, unpin(address), and end_of_lease() -> an event with
-        query() and synchronize(). False, and no guard, when its pin() refuses."""
+        """Pins the slot until it is unmapped. `guarded` has pin(address, bytes) -> bool, unpin(address), and
+        end_of_lease() -> an event with query() and synchronize(). False, and no guard, when its pin()
+        refuses."""
         if not guarded.pin(self.address, self.bytes):
             return False
         self.guarded, self.pinner = guarded, _getpid()
@@ -129,7 +134,8 @@ cdef class SharedSlot:
         return self.event is not None
 
     def lease(self):
-        """The bytes for a batch that the user will hold. The slot is leased until the last object that exports them is gone."""
+        """The bytes for a batch that the user will hold. The slot is leased until the last object that
+        exports them is gone."""
         if self.leased:
             raise _errors.ClosedError("a slot that is leased cannot be leased again")
         cdef SharedLease lease = SharedLease.__new__(SharedLease)

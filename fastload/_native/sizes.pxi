@@ -12,8 +12,10 @@ cdef enum _Reason:
     _SIZE_OK, _SIZE_BAD, _SIZE_STORED, _SIZE_MADE, _SIZE_FAILED
 
 
-def image_sizes(list programs not None, const int32_t[::1] heights not None, const int32_t[::1] widths not None,
-                const uint64_t[::1] indices not None, uint64_t max_pixels, seed, epoch, const uint64_t[::1] seeds=None):
+def image_sizes(list programs not None, const int32_t[::1] heights not None,
+                const int32_t[::1] widths not None,
+                const uint64_t[::1] indices not None, uint64_t max_pixels, seed, epoch,
+                const uint64_t[::1] seeds=None):
     """Sizes that programs make of the images of many samples at once; without the GIL.
 
     Args:
@@ -25,8 +27,8 @@ def image_sizes(list programs not None, const int32_t[::1] heights not None, con
         seeds: seed of each sample's; None: all have `seed`.
 
     Returns:
-        (sizes, failed): uint32 (parts, samples, 2), width and height, 0 x 0 of a sample that cannot be made; and of each such sample
-        (row, whether the transform does not fit it, reason).
+        (sizes, failed): uint32 (parts, samples, 2), width and height, 0 x 0 of a sample that cannot be made;
+        and of each such sample (row, whether the transform does not fit it, reason).
     """
     cdef const fl_program *program[64]
     cdef uint32_t count = <uint32_t>len(programs), i, width, height
@@ -35,8 +37,16 @@ def image_sizes(list programs not None, const int32_t[::1] heights not None, con
     cdef fl_code code = FL_OK
     cdef fl_error err
     cdef int reason
-    if count > 64 or count > FL_PARTS_MAX or heights.shape[0] != rows or widths.shape[0] != rows or (seeds is not None and seeds.shape[0] != rows):
-        raise _errors.ArgumentError(f"{count} programs, {heights.shape[0]} heights and {widths.shape[0]} widths for {rows} samples")
+    if (
+        count > 64
+        or count > FL_PARTS_MAX
+        or heights.shape[0] != rows
+        or widths.shape[0] != rows
+        or (seeds is not None and seeds.shape[0] != rows)
+    ):
+        raise _errors.ArgumentError(
+            f"{count} programs, {heights.shape[0]} heights and {widths.shape[0]} widths for {rows} samples"
+        )
     for i in range(count):
         program[i] = &(<Program?>programs[i]).program
     made = _np.zeros((count, rows, 2), _np.uint32)
@@ -56,7 +66,8 @@ def image_sizes(list programs not None, const int32_t[::1] heights not None, con
             for i in range(count):
                 if reason != _SIZE_OK:
                     break
-                code = fl_geometry_size(program[i], <uint32_t>widths[row], <uint32_t>heights[row], key, &width, &height, &err)
+                code = fl_geometry_size(program[i], <uint32_t>widths[row], <uint32_t>heights[row], key,
+                                        &width, &height, &err)
                 if code != FL_OK:
                     reason = _SIZE_FAILED
                 elif <uint64_t>width * height > max_pixels:
@@ -69,11 +80,13 @@ def image_sizes(list programs not None, const int32_t[::1] heights not None, con
                 out[i, row, 0] = out[i, row, 1] = 0
             with gil:
                 failed.append((row, reason == _SIZE_FAILED and code == FL_EARG,
-                               _why_no_size(reason, widths[row], heights[row], width, height, max_pixels, &err)))
+                               _why_no_size(reason, widths[row], heights[row], width, height, max_pixels,
+                                            &err)))
     return made, failed
 
 
-cdef str _why_no_size(int reason, int32_t stored_width, int32_t stored_height, uint32_t width, uint32_t height, uint64_t most, fl_error *err):
+cdef str _why_no_size(int reason, int32_t stored_width, int32_t stored_height, uint32_t width,
+                      uint32_t height, uint64_t most, fl_error *err):
     if reason == _SIZE_FAILED:
         return error_text(err)
     if reason == _SIZE_BAD:

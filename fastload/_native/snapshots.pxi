@@ -16,11 +16,13 @@ cdef object _ABSENT = object()
 
 
 cdef class Snapshot:
-    """Objects that modules, classes and dicts held under some names when it was made, and the code objects of functions.
+    """Objects that modules, classes and dicts held under some names when it was made, and the code objects of
+    functions.
 
     1. Objects are compared by identity, so that no code of theirs runs.
-    2. Python gives a class a version, by which its own method cache works: it becomes 0 when the class or one of its bases changes, and a new
-       number at the next look-up. A class of the same version as before, other than 0, is not compared again.
+    2. Python gives a class a version, by which its own method cache works: it becomes 0 when the class or one
+       of its bases changes, and a new number at the next look-up. A class of the same version as before,
+       other than 0, is not compared again.
     3. A class that has other bases is another.
 
     Args:

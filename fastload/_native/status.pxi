@@ -2,7 +2,8 @@
 
 from fastload._native.c_common cimport (
     fl_code, FL_EARG, FL_ECHECKSUM, FL_ECLOSED, FL_EFORK, FL_EFULL, FL_EIO, FL_EJPEG, FL_ELIMIT, FL_ENOMEM,
-    FL_ENOTFOUND, FL_ERECORD, FL_EREMOTE, FL_ERESOURCE, fl_error, FL_ESHARD, FL_ETIMEOUT, FL_ETRUNCATED, FL_EUNSUPPORTED, FL_OK,
+    FL_ENOTFOUND, FL_ERECORD, FL_EREMOTE, FL_ERESOURCE, fl_error, FL_ESHARD, FL_ETIMEOUT, FL_ETRUNCATED,
+    FL_EUNSUPPORTED, FL_OK,
 )
 
 from fastload import errors as _errors
@@ -32,8 +33,8 @@ cdef object error_text(const fl_error *err):
 
 
 cdef int check(fl_code code, const fl_error *err) except -1:
-    """Raises the exception that belongs to code; returns 0 for FL_OK. Sample failures raise SampleError with the bare
-    reason: whoever knows the index and the file wraps it."""
+    """Raises the exception that belongs to code; returns 0 for FL_OK. Sample failures raise SampleError with
+    the bare reason: whoever knows the index and the file wraps it."""
     if code == FL_OK:
         return 0
     text = error_text(err)

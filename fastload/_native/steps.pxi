@@ -9,12 +9,14 @@ from libc.stdlib cimport calloc, free
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport (
-    NOWAIT_LOCK, PY_LOCK_INTR, PyLockStatus, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
+    NOWAIT_LOCK, PY_LOCK_INTR, PyLockStatus, PyThread_acquire_lock, PyThread_allocate_lock,
+    PyThread_free_lock,
     PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock,
 )
 
 cdef extern from "pythread.h" nogil:
-    PyLockStatus _acquire_lock_timed "PyThread_acquire_lock_timed"(PyThread_type_lock, long long microseconds, int interruptible)
+    PyLockStatus _acquire_lock_timed "PyThread_acquire_lock_timed"(PyThread_type_lock, long long microseconds,
+                                                                   int interruptible)
 
 
 cdef inline double _seconds() noexcept nogil:
@@ -24,8 +26,8 @@ cdef inline double _seconds() noexcept nogil:
 cdef class StepRing:
     """Keeps the last `window` steps, and totals of all.
 
-    1. Memory is allocated once. add() and copy() run under the GIL and no Python code runs inside them: any thread may call
-       either, at any time, also in a forked child, and copy() sees whole steps.
+    1. Memory is allocated once. add() and copy() run under the GIL and no Python code runs inside them: any
+       thread may call either, at any time, also in a forked child, and copy() sees whole steps.
     2. Neither is blocked by the other; there is no lock.
     3. Copying or pickling gives an empty ring of the same window.
     """
@@ -75,18 +77,20 @@ cdef class StepRing:
         """
         if not (_isfinite(wait_s) and _isfinite(step_s)) or wait_s < 0 or step_s < 0 or samples < 0:
             raise _errors.ArgumentError(
-                f"a step of wait_s={wait_s!r}, step_s={step_s!r}, samples={samples!r}: all must be finite and not negative"
+                f"a step of wait_s={wait_s!r}, step_s={step_s!r}, samples={samples!r}: all must be finite and "
+                "not negative"
             )
         self.put(wait_s, step_s, samples, first)
 
     def copy(self):
         """(bytes of float64 wait_s, of float64 step_s, of int64 samples, where the next step goes, totals).
 
-        Entries are in the order of the ring, of which only those before the next step are used until it has gone round.
-        Totals are (steps, epochs, samples, wait_s, step_s).
+        Entries are in the order of the ring, of which only those before the next step are used until it has
+        gone round. Totals are (steps, epochs, samples, wait_s, step_s).
         """
         cdef Py_ssize_t size = self.window * sizeof(double)
-        # Three allocations of plain bytes: none runs Python code, nor the collector, so no step comes in between.
+        # Three allocations of plain bytes: none runs Python code, nor the collector, so no step comes in
+        # between.
         wait_s = PyBytes_FromStringAndSize(<const char *>self.wait_s, size)
         step_s = PyBytes_FromStringAndSize(<const char *>self.step_s, size)
         samples = PyBytes_FromStringAndSize(<const char *>self.samples, size)
@@ -96,15 +100,17 @@ cdef class StepRing:
 
 
 # NOTE [ timed iterators: several threads ]
-# Several threads may call next() on one iterator, as on torch's: a lock lets one in at a time, so that each batch goes to one of them. It
-# is free for one thread: a try, and no call into Python. Whoever holds it may come again, as a signal's handler does. A forked child
-# never waits for it, since a thread that it lacks may hold it there: what the child calls is alone.
+# Several threads may call next() on one iterator, as on torch's: a lock lets one in at a time, so that each
+# batch goes to one of them. It is free for one thread: a try, and no call into Python. Whoever holds it may
+# come again, as a signal's handler does. A forked child never waits for it, since a thread that it lacks may
+# hold it there: what the child calls is alone.
 
 @_cython.auto_pickle(False)
 cdef class StepTimer:
     """An iterator whose steps a ring counts; a subclass makes the batches, in `_advance()`.
 
-    1. A step is counted when the next batch is asked for; the one in which the loop is left is not. A wait that fails is not.
+    1. A step is counted when the next batch is asked for; the one in which the loop is left is not. A wait
+       that fails is not.
     2. Any thread may call next(), also while another is in it. See NOTE [ timed iterators: several threads ].
     3. Before time_steps() nothing is counted.
     """
@@ -133,8 +139,9 @@ cdef class StepTimer:
     def time_steps(self, StepRing ring not None, double waited_s, count, bint plain, on_first):
         """Counts the steps of the pass that begins now.
 
-        `waited_s` is added to the first wait. `count(batch)` gives a batch's samples; with `plain`, the first dimension of the batch or
-        of its first part does, where there is one. `on_first(batch)` is called once, with the first batch.
+        `waited_s` is added to the first wait. `count(batch)` gives a batch's samples; with `plain`, the first
+        dimension of the batch or of its first part does, where there is one. `on_first(batch)` is called
+        once, with the first batch.
         """
         self.ring, self.count, self.plain, self.on_first = ring, count, plain, on_first
         self.waited_s, self.first, self.pending, self.traced_ns = waited_s, True, False, 0
@@ -190,7 +197,9 @@ cdef class StepTimer:
             self.on_first = None
         self.samples = self._samples_of(batch)
         if self.samples < 0:
-            raise _errors.ArgumentError(f"count(batch) gave {self.samples}: a batch has no fewer than 0 samples")
+            raise _errors.ArgumentError(
+                f"count(batch) gave {self.samples}: a batch has no fewer than 0 samples"
+            )
         self.pending = True
         return batch
 

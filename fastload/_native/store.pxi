@@ -3,9 +3,11 @@
 from fastload._native.c_common cimport fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
     fl_shard_spec, fl_store, fl_store_add, fl_store_base, fl_store_close,
-    fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader, fl_store_reader_create,
+    fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader,
+    fl_store_reader_create,
     fl_store_reader_free, fl_store_reader_get, fl_store_set_checksums, fl_store_set_rows,
-    fl_store_place, fl_store_place_at, fl_store_place_offset, fl_store_shard_count, fl_store_shard_of, fl_store_shard_tree,
+    fl_store_place, fl_store_place_at, fl_store_place_offset, fl_store_shard_count, fl_store_shard_of,
+    fl_store_shard_tree,
     fl_store_shards, fl_store_tree, fl_store_tree_column, FL_STORE_COLUMN_NAME,
 )
 
@@ -18,8 +20,8 @@ import os as _os
 
 
 cdef int _fill_columns(fl_store_tree *tree, columns, bytes names) except -1:
-    """Makes a tree's columns of (name, offset, size) each; `names` are all names, one after another. They are the caller's to free, after
-    an error too."""
+    """Makes a tree's columns of (name, offset, size) each; `names` are all names, one after another. They are
+    the caller's to free, after an error too."""
     cdef uint64_t offset
     cdef uint32_t size
     cdef bytes name
@@ -45,12 +47,15 @@ cdef class Store:
     """A dataset's open shards.
 
     1. Shards are added in order before anything is read. Any thread may read.
-    2. `close` ends reading through this object; files are let go with the object, or with the last engine that borrows it.
-    3. It belongs to the process that made it: in another every call raises ClosedError, and nothing of the parent's is touched.
+    2. `close` ends reading through this object; files are let go with the object, or with the last engine
+       that borrows it.
+    3. It belongs to the process that made it: in another every call raises ClosedError, and nothing of the
+       parent's is touched.
     """
 
     cdef fl_store *ptr
-    cdef fl_store_reader **readers  # idle ones: a call takes one, or makes one, and puts it back; under the GIL
+    # Idle ones: a call takes one, or makes one, and puts it back; under the GIL
+    cdef fl_store_reader **readers
     cdef size_t idle, room
     cdef list borrowed        # keeps the arrays that the store borrows
     cdef readonly bint closed
@@ -94,15 +99,18 @@ cdef class Store:
             key: key of the file's first sample; default: first.
             stored: samples in the file; default: count. Where they are more, `set_rows` says which count.
             base: the folder that paths in its records are relative to; None: it has none.
-            places: table of its samples' places and checksums, a row of four u32 each: offset, low and high, size, CRC32C; None: the trees
-                of the file name the places, and `set_checksums` the checksums.
+            places: table of its samples' places and checksums, a row of four u32 each: offset, low and high,
+                size, CRC32C; None: the trees of the file name the places, and `set_checksums` the checksums.
             columns: places of its columns, as `columns` returns them; with `places`.
-            absent: nothing of the file is on this machine: it is not opened, and `path` is its name; with `places`.
+            absent: nothing of the file is on this machine: it is not opened, and `path` is its name; with
+                `places`.
             guarded: the file lies where others may write: a link in its place is not followed.
 
         Raises:
-            ArgumentError: it does not follow the shard before, `stored` is less than `count`, or the table has not a row for each.
-            DatasetError: the file is missing, of another size, its tree is damaged, or what is given lies outside of it.
+            ArgumentError: it does not follow the shard before, `stored` is less than `count`, or the table
+                has not a row for each.
+            DatasetError: the file is missing, of another size, its tree is damaged, or what is given lies
+                outside of it.
         """
         cdef fl_error err
         cdef fl_code code
@@ -141,7 +149,8 @@ cdef class Store:
             self.borrowed.append(places)
 
     def places(self, uint32_t shard):
-        """Places of the stored samples in the file of a shard that was walked, as bytes: for each, u64 offset and u32 size."""
+        """Places of the stored samples in the file of a shard that was walked, as bytes: for each, u64
+        offset and u32 size."""
         self._known(shard)
         cdef uint64_t stored
         cdef const fl_store_tree *tree = fl_store_shard_tree(self.ptr, shard, &stored)
@@ -177,7 +186,8 @@ cdef class Store:
         return None if found is NULL else _os.fsdecode(<bytes>found)
 
     def set_rows(self, uint32_t shard, const uint32_t[::1] rows not None):
-        """Says which of a shard's stored samples the dataset has: their numbers in the file, as many as its count, ascending.
+        """Says which of a shard's stored samples the dataset has: their numbers in the file, as many as its
+        count, ascending.
 
         Raises:
             ArgumentError: no such shard, or another number of rows.
@@ -206,7 +216,8 @@ cdef class Store:
         return size
 
     def column(self, uint32_t shard, name, into):
-        """Reads a shard's column chunk into a writable buffer of exactly its size. What was read is the caller's to check.
+        """Reads a shard's column chunk into a writable buffer of exactly its size. What was read is the
+        caller's to check.
 
         Raises:
             DatasetError: there is no such column, or the file was cut.
@@ -225,7 +236,8 @@ cdef class Store:
         check(code, &err)
 
     def set_checksums(self, uint32_t shard, const uint32_t[::1] crc not None):
-        """Has every read of a shard's record compared with its CRC32C: one uint32 per sample of the shard, in order."""
+        """Has every read of a shard's record compared with its CRC32C: one uint32 per sample of the shard,
+        in order."""
         self._counted(shard, crc.shape[0], "checksums")
         self.borrowed.append(crc)
         fl_store_set_checksums(self.ptr, shard, &crc[0])
@@ -272,7 +284,8 @@ cdef class Store:
         """A copy of sample index's record.
 
         Raises:
-            SampleError: no such sample, or its bytes are not those that were packed; the message is the bare reason.
+            SampleError: no such sample, or its bytes are not those that were packed; the message is the bare
+                reason.
             DatasetError: the shard cannot be read.
             ClosedError: closed, or opened by another process.
         """

@@ -1,8 +1,10 @@
-# Tables in files for Python: rows of one width, read in place and checked by blocks. See NOTE [ table: read in place ].
+# Tables in files for Python: rows of one width, read in place and checked by blocks. See NOTE [ table: read
+# in place ].
 
 from fastload._native.c_common cimport fl_code, fl_error, FL_ENOTFOUND
 from fastload._native.c_store cimport (
-    fl_table, fl_table_blocks, fl_table_file, fl_table_file_create, fl_table_file_free, fl_table_read, fl_table_row,
+    fl_table, fl_table_blocks, fl_table_file, fl_table_file_create, fl_table_file_free, fl_table_read,
+    fl_table_row,
     fl_tables, fl_table_sample_row, FL_TABLE_BLOCK,
 )
 
@@ -52,7 +54,8 @@ cdef class Table:
     cdef TableFile file
     cdef object owner  # of the checksums
 
-    def __cinit__(self, TableFile file not None, uint64_t offset, uint64_t rows, uint32_t width, crcs not None):
+    def __cinit__(self, TableFile file not None, uint64_t offset, uint64_t rows, uint32_t width,
+                  crcs not None):
         cdef const uint32_t[::1] sums = crcs
         if not 1 <= width <= FL_TABLE_BLOCK or <uint64_t>sums.shape[0] != fl_table_blocks(rows, width):
             raise _errors.ArgumentError(f"{sums.shape[0]} checksums for {rows} rows of {width} bytes")
@@ -110,7 +113,8 @@ cdef class JoinedTables:
 
     Args:
         firsts: int64 number of each shard's first sample, ascending from 0.
-        tables: table of each shard's stored samples, all of one width; their arrays of checksums are kept, or what those are views of.
+        tables: table of each shard's stored samples, all of one width; their arrays of checksums are kept, or
+            what those are views of.
         rows: uint32 numbers of the stored samples that count, for each shard; None: its first ones.
         count: number of all samples.
 
@@ -126,14 +130,17 @@ cdef class JoinedTables:
     cdef const int64_t[::1] firsts
     cdef readonly uint32_t width
 
-    def __cinit__(self, const int64_t[::1] firsts not None, list tables not None, list rows not None, int64_t count):
+    def __cinit__(self, const int64_t[::1] firsts not None, list tables not None, list rows not None,
+                  int64_t count):
         cdef Py_ssize_t i, shards = firsts.shape[0]
         cdef int64_t samples
         cdef Table table
         cdef const uint32_t[::1] kept
         self.firsts, self.owners, self.rows = firsts, {}, rows
         if not shards or len(tables) != shards or len(rows) != shards:
-            raise _errors.ArgumentError(f"{len(tables)} tables and {len(rows)} lists of rows for {shards} shards")
+            raise _errors.ArgumentError(
+                f"{len(tables)} tables and {len(rows)} lists of rows for {shards} shards"
+            )
         self.c.firsts, self.c.shards, self.c.count = &firsts[0], <uint32_t>shards, <uint64_t>count
         self.ptr = <fl_table *>malloc(shards * sizeof(fl_table))
         self.numbers = <const uint32_t **>malloc(shards * sizeof(uint32_t *))
@@ -145,11 +152,15 @@ cdef class JoinedTables:
             table = <Table?>tables[i]
             samples = (firsts[i + 1] if i + 1 < shards else count) - firsts[i]
             self.numbers[i] = NULL
+            fits = samples <= <int64_t>table.c.rows
             if rows[i] is not None:
                 kept = rows[i]
                 self.numbers[i] = &kept[0] if kept.shape[0] else NULL
-            if samples < 1 or table.c.width != self.width or (samples > <int64_t>table.c.rows if rows[i] is None else samples != kept.shape[0]):
-                raise _errors.ArgumentError(f"the table of shard {i} has other rows than its {samples} samples")
+                fits = samples == kept.shape[0]
+            if samples < 1 or table.c.width != self.width or not fits:
+                raise _errors.ArgumentError(
+                    f"the table of shard {i} has other rows than its {samples} samples"
+                )
             self.ptr[i] = table.c
             self.owners[id(table.file)], self.owners[id(table.owner)] = table.file, table.owner
 

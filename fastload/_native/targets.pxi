@@ -1,7 +1,10 @@
 # Parts of a batch: their form, and their places in its slot.
 
 from fastload._native.c_common cimport fl_dtype, fl_error, fl_layout, fl_sink
-from fastload._native.c_engine cimport fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target, fl_target_lay, fl_target_tighten
+from fastload._native.c_engine cimport (
+    fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target, fl_target_lay,
+    fl_target_tighten,
+)
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
@@ -15,7 +18,8 @@ cdef class Output:
     Args:
         dtype: "uint8" ("uint16" of planes of 2 bytes), "float32", "float16" or "bfloat16".
         layout: "HWC" or "CHW".
-        lut: for float dtypes, the value of each byte value in each channel: 3 x 256 values of dtype; for planes channels x 256 or 65536.
+        lut: for float dtypes, the value of each byte value in each channel: 3 x 256 values of dtype; for
+            planes channels x 256 or 65536.
         planes: (channels, bytes of a value) of an image that is not 8-bit RGB; None: it is.
 
     Attributes:
@@ -43,7 +47,9 @@ cdef class Output:
         self.layout_code = _choice(_LAYOUTS, layout, "layout")
         floats, own = dtype not in ("uint8", "uint16"), "uint16" if self.depth == 2 else "uint8"
         if not floats and dtype != own:
-            raise _errors.ArgumentError(f"dtype {dtype!r} is not that of the image, {own!r}, and no float type")
+            raise _errors.ArgumentError(
+                f"dtype {dtype!r} is not that of the image, {own!r}, and no float type"
+            )
         if (lut is None) == floats:
             raise _errors.ArgumentError(f"a float batch needs a table of values, a {own} batch none")
         values = self.channels * (65536 if self.depth == 2 else 256)
@@ -67,7 +73,8 @@ _LAYS = {"equal": FL_LAY_EQUAL, "list": FL_LAY_LIST, "padded": FL_LAY_PADDED}
 
 
 cdef class _Targets:
-    """The parts of a batch, one after the other in its slot, each on a cache line of its own. See NOTE [ target: images of different sizes ].
+    """The parts of a batch, one after the other in its slot, each on a cache line of its own. See NOTE [
+    target: images of different sizes ].
 
     Args:
         rows: number of rows of the batch.
@@ -75,7 +82,8 @@ cdef class _Targets:
         outputs: the Output of each part.
         layout: "equal", "list" or "padded".
         pad_to: for "padded", the number of which the sides of its frames are multiples.
-        bounded: True if the sizes are upper bounds, and each row's own is known when it is made; not for "equal".
+        bounded: True if the sizes are upper bounds, and each row's own is known when it is made; not for
+            "equal".
     """
 
     cdef fl_target *target
@@ -87,11 +95,14 @@ cdef class _Targets:
     cdef uint32_t pad_to
     cdef list outputs
 
-    def __cinit__(self, size_t rows, sizes, list outputs, str layout="equal", uint32_t pad_to=1, bint bounded=False):
+    def __cinit__(self, size_t rows, sizes, list outputs, str layout="equal", uint32_t pad_to=1,
+                  bint bounded=False):
         cdef fl_lay lay = _choice(_LAYS, layout, "layout")
         self.count, self.rows, self.outputs, self.pad_to = <uint32_t>len(outputs), rows, outputs, pad_to
         if not 0 < len(sizes) == len(outputs) <= FL_PARTS_MAX:
-            raise _errors.ArgumentError(f"{len(sizes)} sizes for {len(outputs)} parts of a batch: as many, 1 to {FL_PARTS_MAX}")
+            raise _errors.ArgumentError(
+                f"{len(sizes)} sizes for {len(outputs)} parts of a batch: as many, 1 to {FL_PARTS_MAX}"
+            )
         self.target = <fl_target *>calloc(self.count, sizeof(fl_target))
         self.at = <size_t *>calloc(self.count, sizeof(size_t))
         if lay != FL_LAY_EQUAL:
@@ -114,7 +125,8 @@ cdef class _Targets:
         for i in range(self.count):
             self.target[i].places = &self.places[i * self.rows]
             for row in range(self.rows):
-                self.target[i].places[row].width, self.target[i].places[row].height = sizes[i, row, 0], sizes[i, row, 1]
+                self.target[i].places[row].width = sizes[i, row, 0]
+                self.target[i].places[row].height = sizes[i, row, 1]
         return 0
 
     cdef int _lay(self, int i, size, fl_lay lay, uint32_t pad_to) except -1:
@@ -157,7 +169,8 @@ cdef class _Targets:
             fl_target_tighten(&self.target[i], <uint32_t>self.rows, self.pad_to)
 
     cdef object _placed(self, int i):
-        """Start, width and height of each of part i's rows, as an int64 array (rows, 3); None if all are alike."""
+        """Start, width and height of each of part i's rows, as an int64 array (rows, 3); None if all are
+        alike."""
         cdef int64_t[:, ::1] out
         cdef size_t row
         if self.places is NULL:

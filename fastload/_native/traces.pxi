@@ -2,7 +2,8 @@
 
 from fastload._native.c_common cimport fl_clock_ns, fl_error
 from fastload._native.c_engine cimport (
-    fl_trace, fl_trace_create, fl_trace_drain, fl_trace_dropped, fl_trace_event, fl_trace_free, fl_trace_waiting,
+    fl_trace, fl_trace_create, fl_trace_drain, fl_trace_dropped, fl_trace_event, fl_trace_free,
+    fl_trace_waiting,
     fl_worker, fl_worker_trace,
 )
 
@@ -13,9 +14,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 import weakref as _weakref
 
 # NOTE [ traces: of a whole process ]
-# `_tracing` is the capacity of each ring while a trace is taken, else 0. Everything here runs under the GIL. `_traced` refers weakly to the
-# rings of all engines and decoders that are alive, so that a trace reaches those that were made before it; those that are made later ask
-# `_tracing`. Rings are freed with their owner, after its threads have ended, and their last events go to `_left`.
+# `_tracing` is the capacity of each ring while a trace is taken, else 0. Everything here runs under the GIL.
+# `_traced` refers weakly to the rings of all engines and decoders that are alive, so that a trace reaches
+# those that were made before it; those that are made later ask `_tracing`. Rings are freed with their owner,
+# after its threads have ended, and their last events go to `_left`.
 cdef uint32_t _tracing = 0
 cdef object _on_wait = None
 _traced = _weakref.WeakValueDictionary()
@@ -97,10 +99,12 @@ def _alive():
 
 
 def trace_workers(uint32_t capacity, on_wait=None):
-    """Has all native workers of this process, and those to come, write their stages into rings of `capacity` events each; 0: no more.
+    """Has all native workers of this process, and those to come, write their stages into rings of `capacity`
+    events each; 0: no more.
 
-    `on_wait(loop, before_ns, asked_ns, got_ns, failed)` is called after each wait of a loop: when its batch before came (0: there was none),
-    when this one was asked for, and when it came or failed, with the exception. `loop` is an object of which each loader's loops have one.
+    `on_wait(loop, before_ns, asked_ns, got_ns, failed)` is called after each wait of a loop: when its batch
+    before came (0: there was none), when this one was asked for, and when it came or failed, with the
+    exception. `loop` is an object of which each loader's loops have one.
 
     Raises:
         ResourceError: there is no memory for a ring.
@@ -124,8 +128,8 @@ def trace_workers(uint32_t capacity, on_wait=None):
 
 
 def traced_events():
-    """List of (events, dropped) since the last call: bytes that are an array of TRACE_EVENT, and the number of events that found their
-    ring full."""
+    """List of (events, dropped) since the last call: bytes that are an array of TRACE_EVENT, and the number
+    of events that found their ring full."""
     cdef _Traces each
     cdef list found = []
     found, _left[:] = list(_left), []
@@ -140,7 +144,7 @@ def clock_ns():
 
 
 TRACE_EVENT = _np.dtype([
-    ("start_ns", "<i8"), ("duration_ns", "<i8"), ("index", "<u8"), ("source", "<u4"), ("epoch", "<u4"), ("thread", "<u4"), ("stage", "<u2"),
-    ("failed", "<u2"),
+    ("start_ns", "<i8"), ("duration_ns", "<i8"), ("index", "<u8"), ("source", "<u4"), ("epoch", "<u4"),
+    ("thread", "<u4"), ("stage", "<u2"), ("failed", "<u2"),
 ])
 TRACE_STAGES = ("sample", "read", "check", "decode", "resize", "fill")

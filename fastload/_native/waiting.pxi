@@ -13,9 +13,11 @@ cdef bint _is_set(Stop stop):
 
 
 def wait_any(list batches, double timeout, Stop stop=None):
-    """The position of a batch that is ready, waiting for at most timeout seconds (0: no limit). -1 once `stop` is set.
+    """The position of a batch that is ready, waiting for at most timeout seconds (0: no limit). -1 once
+    `stop` is set.
 
-    A signal's Python handler runs at once, so Ctrl-C raises KeyboardInterrupt here. LoaderTimeout; ClosedError.
+    A signal's Python handler runs at once, so Ctrl-C raises KeyboardInterrupt here. LoaderTimeout;
+    ClosedError.
     """
     cdef fl_error err
     cdef fl_code code = FL_OK
@@ -37,7 +39,8 @@ def wait_any(list batches, double timeout, Stop stop=None):
         for i in range(n):
             slots[i] = (<Batch>batches[i]).batch.slot
         while True:
-            # A signal that lands between the check and the wait does not interrupt the wait: the slice bounds what that can cost.
+            # A signal that lands between the check and the wait does not interrupt the wait: the slice bounds
+            # what that can cost.
             slice_ms = min(left_ms, 250) if limited else 250
             with nogil:
                 code = fl_ring_wait(ring, slots, n, slice_ms, stopped, &which, &err)

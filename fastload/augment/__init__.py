@@ -1,4 +1,5 @@
-"""Augmentation of whole batches on their device, reproducible per sample. GaussianBlur needs the extra `augment` (Kornia).
+"""Augmentation of whole batches on their device, reproducible per sample. GaussianBlur needs the extra
+`augment` (Kornia).
 
 from fastload import augment as A
 

@@ -1,18 +1,20 @@
 """Objects of a batch's samples: masks, boxes and keypoints, moved by the steps that move the images' pixels.
 
 NOTE [ objects: moved as torchvision does ]
-Each step that moves pixels (flip, padded crop, resampling by a matrix) is done to the objects by itself, in order, with the parameters
-that the images' rows have, as torchvision.transforms.v2.functional does it: masks by the nearest pixel; of a box the four corners are
-moved, and the box around them is clamped to the image after each pad, crop and resampling; keypoints are moved and not clamped, and a flip
-mirrors them about the pixels' centres, and exchanges those of its `keypoint_pairs`, which torchvision has not. The images' steps may be
-joined (`space.fold_flips`), the objects' are not: the results differ in rounding alone. Coordinates are computed in float64 where the
-device has it, from matrices that were never rounded.
+Each step that moves pixels (flip, padded crop, resampling by a matrix) is done to the objects by itself, in
+order, with the parameters that the images' rows have, as torchvision.transforms.v2.functional does it: masks
+by the nearest pixel; of a box the four corners are moved, and the box around them is clamped to the image
+after each pad, crop and resampling; keypoints are moved and not clamped, and a flip mirrors them about the
+pixels' centres, and exchanges those of its `keypoint_pairs`, which torchvision has not. The images' steps may
+be joined (`space.fold_flips`), the objects' are not: the results differ in rounding alone. Coordinates are
+computed in float64 where the device has it, from matrices that were never rounded.
 
 NOTE [ objects: by modules of Kornia, as Kornia moves them ]
-Masks go through the module's own code with their rows' parameters, by the nearest pixel. Boxes and keypoints are moved by the module's
-matrix, from pixels' centres to pixels' centres, and not clamped. Kornia's boxes include their last pixel: the corners of xyxy are moved as
-they are, as by its "bbox_xyxy", so that a flip maps x to W - 1 - x; those of xywh and cxcywh end one before x + w, as by its "bbox_xywh".
-A flip of Kornia's exchanges no keypoints.
+Masks go through the module's own code with their rows' parameters, by the nearest pixel. Boxes and keypoints
+are moved by the module's matrix, from pixels' centres to pixels' centres, and not clamped. Kornia's boxes
+include their last pixel: the corners of xyxy are moved as they are, as by its "bbox_xyxy", so that a flip
+maps x to W - 1 - x; those of xywh and cxcywh end one before x + w, as by its "bbox_xywh". A flip of Kornia's
+exchanges no keypoints.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class Augmented(NamedTuple):
 
 @dataclass(frozen=True)
 class Annotations:
-    """Annotations that move along with the images of a batch: of each kind one value, several by name, or None.
+    """Annotations that move along with the images of a batch: of each kind one value, several by name, or
+    None.
 
     Attributes:
         masks: (B, H, W) or (B, N, H, W), Padded, Flat, or a list of B tensors (N, H, W) or (H, W).
@@ -92,7 +95,8 @@ class Annotations:
             form = self.formats if isinstance(self.formats, str) else self.formats.get(name, "xyxy")
             if form not in FORMATS:
                 raise ArgumentError(
-                    f"{name}: boxes of the format {form!r} are not moved on a device; those of {', '.join(FORMATS)} are"
+                    f"{name}: boxes of the format {form!r} are not moved on a device; those of "
+                    f"{', '.join(FORMATS)} are"
                 )
             return _moved_rows(
                 value,
@@ -135,9 +139,10 @@ class Motion:
         size: (height, width) of the images after it.
         axis: axis of a flip, 0 along x or 1 along y.
         by: amount of a shift, (B, 2), which is subtracted from x and y.
-        matrix: matrix of a resampling, (B, 2, 3), from a place in the image to its place in the result; with "centres" (B, 3, 3), from
-            pixels' centres to pixels' centres.
-        pairs: numbers of the keypoints that a flip exchanges; "auto": the pairs that the keypoints are known to have.
+        matrix: matrix of a resampling, (B, 2, 3), from a place in the image to its place in the result; with
+            "centres" (B, 3, 3), from pixels' centres to pixels' centres.
+        pairs: numbers of the keypoints that a flip exchanges; "auto": the pairs that the keypoints are known
+            to have.
     """
 
     kind: str
@@ -149,19 +154,22 @@ class Motion:
     pairs: str | Pairs = ()
 
     def exchanging(self, name: str, known: Mapping[str, Pairs]) -> Motion:
-        """The motion with the pairs of the keypoints of this name. Raises ArgumentError if they are not known."""
+        """The motion with the pairs of the keypoints of this name. Raises ArgumentError if they are not
+        known."""
         if not isinstance(self.pairs, str):
             return self
         if not known.get(name):
             raise ArgumentError(
-                f'{name}: keypoint_pairs="auto", and it is not known here which keypoints mirror each other: give the flip the pairs, as '
+                f'{name}: keypoint_pairs="auto", and it is not known here which keypoints mirror '
+                "each other: give the flip the pairs, as "
                 "keypoint_pairs=[(1, 2), (3, 4)]"
             )
         return replace(self, pairs=known[name])
 
 
 def motions_of(images: Tensor, steps: Sequence[Step]) -> list[Motion]:
-    """The steps that move pixels, as they act on coordinates; what they need crosses to the device in one copy."""
+    """The steps that move pixels, as they act on coordinates; what they need crosses to the device in one
+    copy."""
     count, size = len(images), (images.shape[2], images.shape[3])
     double = np.float32 if images.device.type == "mps" else np.float64
     planned: list[tuple[str, tuple[int, int], int, Any, dict[str, Array]]] = []
@@ -205,7 +213,8 @@ def motions_of(images: Tensor, steps: Sequence[Step]) -> list[Motion]:
 
 
 def _forward(inverse: Array | None, size: tuple[int, int]) -> Array:
-    """(R, 2, 3) from a place to its place in the result, in pixels; `inverse` goes the other way, measured from the centre."""
+    """(R, 2, 3) from a place to its place in the result, in pixels; `inverse` goes the other way, measured
+    from the centre."""
     assert inverse is not None
     there = np.linalg.inv(inverse[:, :, :2])
     centre = np.array([0.5 * size[1], 0.5 * size[0]])
@@ -269,7 +278,8 @@ class _Rows:
     wrap: Callable[[Tensor], Any]
 
     def parameter(self, given: Tensor, leading: int = 1) -> Tensor:
-        """A parameter a sample, or with leading=2 a row, as one for the rows, with dimensions of 1 where the values have more."""
+        """A parameter a sample, or with leading=2 a row, as one for the rows, with dimensions of 1 where
+        the values have more."""
         if self.sample is not None:
             given = given[self.sample]
         own = given.shape[leading:]
@@ -284,7 +294,8 @@ class _Rows:
         if given.ndim < 2 or given.shape[-1] not in widths or given.dtype not in _DTYPES:
             what = " or ".join(map(str, widths))
             raise ArgumentError(
-                f"{name}: {given.dtype} of {tuple(given.shape)}; give float32, float64, int32 or int64 with {what} numbers a row"
+                f"{name}: {given.dtype} of {tuple(given.shape)}; give float32, float64, int32 or "
+                f"int64 with {what} numbers a row"
             )
         if given.device != images.device:
             raise ArgumentError(
@@ -298,14 +309,16 @@ class _Rows:
             length = torch.arange(value.values.shape[1], device=device)
             if value.values.ndim < 3 or len(value.values) != count or value.lengths.shape != (count,):
                 raise ArgumentError(
-                    f"{name}: Padded of {tuple(value.values.shape)} with {tuple(value.lengths.shape)} lengths for {count} images"
+                    f"{name}: Padded of {tuple(value.values.shape)} with "
+                    f"{tuple(value.lengths.shape)} lengths for {count} images"
                 )
             objects = length < value.lengths.to(device)[:, None]
             return cls(value.values, None, objects, lambda out: value._replace(values=out))
         if isinstance(value, Flat):
             if value.offsets.shape != (count + 1,):
                 raise ArgumentError(
-                    f"{name}: Flat with {tuple(value.offsets.shape)} offsets for {count} images; give {count + 1}"
+                    f"{name}: Flat with {tuple(value.offsets.shape)} offsets for {count} images; "
+                    f"give {count + 1}"
                 )
             places = torch.arange(len(value.values), device=device)
             sample = torch.searchsorted(value.offsets.to(device)[1:].contiguous(), places, right=True).clamp_(
@@ -332,7 +345,8 @@ class _Rows:
             return cls(value.as_subclass(Tensor), None, None, lambda out: out)
         told = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ArgumentError(
-            f"{name}: {told} for {count} images; give (B, N, ...), Padded, Flat, or a list of a tensor for each image"
+            f"{name}: {told} for {count} images; give (B, N, ...), Padded, Flat, or a list of a "
+            "tensor for each image"
         )
 
 
@@ -345,7 +359,8 @@ def _wide(values: Tensor) -> Tensor:
 
 
 def _keypoint(points: Tensor, motion: Motion, per_row: PerRow) -> Tensor:
-    """Keypoints after one motion; a visibility goes with its point, and points of visibility 0 stay as they are, as natively."""
+    """Keypoints after one motion; a visibility goes with its point, and points of visibility 0 stay as
+    they are, as natively."""
     out = points.clone()
     if motion.kind == "flip":
         out[..., motion.axis] = motion.size[1 - motion.axis] - 1 - points[..., motion.axis]
@@ -392,7 +407,8 @@ def _projected(x: Tensor, y: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _box_of_pixels(boxes: Tensor, motion: Motion, per_row: PerRow, form: str) -> Tensor:
-    """Boxes after a motion from centres to centres. See NOTE [ objects: by modules of Kornia, as Kornia moves them ]."""
+    """Boxes after a motion from centres to centres. See NOTE [ objects: by modules of Kornia, as Kornia
+    moves them ]."""
     matrix, last = per_row(_matrix(motion)), 0 if form == "xyxy" else 1
     left, top, right, bottom = _corners(_wide(boxes), form).unbind(-1)
     right, bottom = right - last, bottom - last

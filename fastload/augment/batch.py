@@ -1,5 +1,6 @@
-"""AugmentBatch: applies a list of specs to a whole batch, each sample by its own random numbers. Seeded: makes any batch transform
-reproducible: the generators that it draws from are seeded for the call and restored.
+"""AugmentBatch: applies a list of specs to a whole batch, each sample by its own random numbers. Seeded:
+makes any batch transform reproducible: the generators that it draws from are seeded for the call and
+restored.
 """
 
 from __future__ import annotations
@@ -44,9 +45,11 @@ def first_device(value: Any) -> torch.device:
 
 @contextmanager
 def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
-    """torch's generators of the CPU and of `device`, random's and NumPy's start from these words, and afterwards are as they were.
+    """torch's generators of the CPU and of `device`, random's and NumPy's start from these words, and
+    afterwards are as they were.
 
-    Not torch.manual_seed, which would seed every device. A device's generator keeps its state on the host: nothing waits.
+    Not torch.manual_seed, which would seed every device. A device's generator keeps its state on the host:
+    nothing waits.
     """
     wide = seed_words[0] | seed_words[1] << 32
     ahead = None if device.type == "cpu" else torch.get_device_module(device)
@@ -74,10 +77,12 @@ def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
 
 
 class Seeded:
-    """A module or function of a batch, with every random number it draws a function of (seed, epoch, number of the batch).
+    """A module or function of a batch, with every random number it draws a function of (seed, epoch, number
+    of the batch).
 
-    1. torch's global generators (CPU and the batch's device), random's and NumPy's are set for the call and put back after it, also when
-       it raises; so Kornia's AugmentationSequential, which knows no other, runs as it is.
+    1. torch's global generators (CPU and the batch's device), random's and NumPy's are set for the call and
+       put back after it, also when it raises; so Kornia's AugmentationSequential, which knows no other, runs
+       as it is.
     2. A sample's result depends on the batch around it, unlike that of AugmentBatch's ops.
 
     Args:
@@ -88,7 +93,8 @@ class Seeded:
         self.transform = transform
 
     def __call__(self, *args: Any, seed: int, epoch: int, batch: int, **kwargs: Any) -> Any:
-        """transform(*args, **kwargs) under this batch's generators. batch: its number in the epoch, from 0."""
+        """transform(*args, **kwargs) under this batch's generators. batch: its number in the epoch, from
+        0."""
         drawn = [int(word) for word in words(seed, epoch, [batch], _STREAM, 4)[0]]
         with generators(drawn, first_device((*args, kwargs))):
             return self.transform(*args, **kwargs)
@@ -110,21 +116,26 @@ DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 class AugmentBatch:
     """Augments a batch on its device, reproducibly.
 
-    1. A sample's result is a pure function of (seed, epoch, its index, its occurrence, the list of ops): not of the other samples, of the
-       batch's size, of the rank, nor of the device. Op number i draws from the stream OP_STREAM + first + i of the native generator.
-    2. The input is never written to. The result has its dtype, device and memory format, and may be the input where nothing was to do.
-    3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [ augment: drawn on the host,
-       sent once ]).
-    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as torchvision does ]); by
-       modules of Kornia as Kornia moves them. RandomErasing and changes of colour leave them as they are.
+    1. A sample's result is a pure function of (seed, epoch, its index, its occurrence, the list of ops): not
+       of the other samples, of the batch's size, of the rank, nor of the device. Op number i draws from the
+       stream OP_STREAM + first + i of the native generator.
+    2. The input is never written to. The result has its dtype, device and memory format, and may be the input
+       where nothing was to do.
+    3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [
+       augment: drawn on the host, sent once ]).
+    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as
+       torchvision does ]); by modules of Kornia as Kornia moves them. RandomErasing and changes of colour
+       leave them as they are.
     5. Plain value: picklable, comparable, repr is what makes it again. Global generators are as they were.
 
     Args:
-        ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips and RandomCrop; modules of
-            kornia.augmentation, as KorniaOp does them, and sequences of these, which are taken apart.
-        first: number of ops that are done to the same batches before these: without it, equal ops of two lists would draw equal numbers.
-            A FastLoader sets it in the ops it is given, counting from 0.
-        mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored; at most 2**24.
+        ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips
+            and RandomCrop; modules of kornia.augmentation, as KorniaOp does them, and sequences of these,
+            which are taken apart.
+        first: number of ops that are done to the same batches before these: without it, equal ops of two
+            lists would draw equal numbers. A FastLoader sets it in the ops it is given, counting from 0.
+        mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored;
+            at most 2**24.
 
     Raises:
         TransformError: an op that does not run on a batch, or `first` or `mask_fill` is no such number.
@@ -138,7 +149,8 @@ class AugmentBatch:
             raise TransformError(f"AugmentBatch: mask_fill={mask_fill!r}; give a label, such as 0 or 255")
         if not 0 <= first <= MIX_STREAM - OP_STREAM - len(self.ops):
             raise TransformError(
-                f"AugmentBatch: first={first} with {len(self.ops)} ops; give 0 to {MIX_STREAM - OP_STREAM}, both counted"
+                f"AugmentBatch: first={first} with {len(self.ops)} ops; give 0 to "
+                f"{MIX_STREAM - OP_STREAM}, both counted"
             )
         for position, op in enumerate(self.ops):
             if mistake := class_mistake(op):
@@ -191,44 +203,52 @@ class AugmentBatch:
         """Augments one batch.
 
         Args:
-            images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1 (so: before Normalize); on any device, contiguous or
-                channels_last. Modules of Kornia alone take any number of channels, and float64.
+            images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1 (so: before Normalize); on
+                any device, contiguous or channels_last. Modules of Kornia alone take any number of channels,
+                and float64.
             seed, epoch: seed and epoch of the loader.
             indices: indices of the samples in their dataset, (B,), at least 0.
-            occurrences: number of times that each index came before in the pass, (B,): a sample that comes again is drawn anew.
-            masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W): labels, of the images' size.
-            boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that leaves the image has no area.
-            keypoints: x, y and perhaps a visibility, which stays, as do points of visibility 0: as boxes, with any dimensions between,
-                such as (B, N, K, 3).
+            occurrences: number of times that each index came before in the pass, (B,): a sample that comes
+                again is drawn anew.
+            masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W):
+                labels, of the images' size.
+            boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that
+                leaves the image has no area.
+            keypoints: x, y and perhaps a visibility, which stays, as do points of visibility 0: as boxes,
+                with any dimensions between, such as (B, N, K, 3).
             box_format: "xyxy", "xywh" or "cxcywh".
-                Of masks, boxes and keypoints there may be several by name: a dict, and box_format then as well.
-            keypoint_pairs: by name of keypoints, the pairs of numbers that flips with keypoint_pairs="auto" exchange. A FastLoader over
-                packed data passes the pairs of its fields.
+                Of masks, boxes and keypoints there may be several by name: a dict, and box_format then as
+                well.
+            keypoint_pairs: by name of keypoints, the pairs of numbers that flips with keypoint_pairs="auto"
+                exchange. A FastLoader over packed data passes the pairs of its fields.
 
         Returns:
-            (B, 3, H, W), or the size of the last RandomCrop. With masks, boxes or keypoints an `Augmented` of the images and of these, in
-            the form that they came in.
+            (B, 3, H, W), or the size of the last RandomCrop. With masks, boxes or keypoints an `Augmented` of
+            the images and of these, in the form that they came in.
 
         Raises:
-            ArgumentError: images, indices or objects of another shape, dtype or device; or an op that cannot move the objects, or has
-                data_keys that name others.
+            ArgumentError: images, indices or objects of another shape, dtype or device; or an op that cannot
+                move the objects, or has data_keys that name others.
             BatchShapeError: a crop larger than the images.
         """
         rows = as_indices(indices)
         if isinstance(images, Padded):
             raise ArgumentError(
-                "AugmentBatch takes images of one size, and these are padded: end the transform at one size, without pad_to="
+                "AugmentBatch takes images of one size, and these are padded: end the transform at "
+                "one size, without pad_to="
             )
         modules = sum(isinstance(op, KorniaOp) for op in self.ops)
         of_kornia = 0 < modules == len(self.ops)  # which takes any channels, and float64
         known = images.dtype in DTYPES or (of_kornia and images.dtype == torch.float64)
         if images.ndim != 4 or (images.shape[1] != 3 and not of_kornia) or not known:
             raise ArgumentError(
-                f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of {tuple(images.shape)}"
+                f"AugmentBatch takes uint8 or float images (B, 3, H, W), not {images.dtype} of "
+                f"{tuple(images.shape)}"
             )
         if len(rows) != len(images):
             raise ArgumentError(
-                f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset index of every row"
+                f"AugmentBatch got {len(rows)} indices for {len(images)} images; give the dataset "
+                "index of every row"
             )
         objects = Annotations(masks, boxes, keypoints, box_format, self.mask_fill, keypoint_pairs or {})
         if modules:
@@ -241,7 +261,8 @@ class AugmentBatch:
             return Augmented(out, *objects.moved(images, steps)) if objects else out
 
     def check_objects(self, given: Mapping[str, Collection[str]]) -> None:
-        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow an op; `given`: kinds, and formats of boxes."""
+        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow an op; `given`:
+        kinds, and formats of boxes."""
         for op in self.ops:
             if isinstance(op, KorniaOp):
                 op.check(given)
@@ -262,8 +283,9 @@ class AugmentBatch:
         return other
 
     def apart(self) -> list[AugmentBatch]:
-        """One for each op, with the same draws: done after each other, they do what this does, in more passes. A flip before a resampling
-        is then no part of it, so that pixels half-way between two values may round the other way."""
+        """One for each op, with the same draws: done after each other, they do what this does, in more
+        passes. A flip before a resampling is then no part of it, so that pixels half-way between two values
+        may round the other way."""
         parts = [self.numbered(self.first + i) for i in range(len(self.ops))]
         for part, op in zip(parts, self.ops, strict=True):
             part.ops = (op,)
@@ -303,7 +325,8 @@ class AugmentBatch:
 
     def __repr__(self) -> str:
         fill = f", mask_fill={self.mask_fill}" if self.mask_fill else ""
-        return f"AugmentBatch([{', '.join(map(repr, self.ops))}]{f', first={self.first}' if self.first else ''}{fill})"
+        ops, first = ", ".join(map(repr, self.ops)), f", first={self.first}" if self.first else ""
+        return f"AugmentBatch([{ops}]{first}{fill})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AugmentBatch) and self._value() == other._value()

@@ -1,4 +1,5 @@
-"""Kornia's own modules inside an AugmentBatch: parameters per sample from our generator, handed over by Kornia's `params=`."""
+"""Kornia's own modules inside an AugmentBatch: parameters per sample from our generator, handed over by
+Kornia's `params=`."""
 
 from __future__ import annotations
 
@@ -40,27 +41,34 @@ class NotPerSample(TransformError):
 _TRIAL = 120
 """Height and width of the images with which an op is tried, if none larger are needed."""
 _TRIED = ((1, 2), (1, 2), (3, 4))
-"""Words of the rows with which it is tried: two are given the same parameters, and go together whatever these are."""
+"""Words of the rows with which it is tried: two are given the same parameters, and go together whatever
+these are."""
 
 
 class KorniaOp(Op):
     """A module of kornia.augmentation, done to each sample with parameters of its own.
 
-    1. module.forward_parameters() draws them on the host (NOTE [ kornia: three ways to draw ]), and they are given to the module as
-       `params=`. So they depend neither on the batch, nor on its order, nor on the device.
-    2. The module sees float32 in 0..1, as Kornia's ops want it; uint8 is divided by 255 before and rounded after.
-    3. Rows that differ in what Kornia takes once per batch, such as the order in ColorJitter, go in batches of their own.
-    4. Nothing is read back from the device while the module runs, as of Kornia 0.9; the copies that it makes itself are its own.
-    5. The op has a copy of the module: other threads may use the module meanwhile, and later changes to it have no effect here.
+    1. module.forward_parameters() draws them on the host (NOTE [ kornia: three ways to draw ]), and they are
+       given to the module as `params=`. So they depend neither on the batch, nor on its order, nor on the
+       device.
+    2. The module sees float32 in 0..1, as Kornia's ops want it; uint8 is divided by 255 before and rounded
+       after.
+    3. Rows that differ in what Kornia takes once per batch, such as the order in ColorJitter, go in batches
+       of their own.
+    4. Nothing is read back from the device while the module runs, as of Kornia 0.9; the copies that it makes
+       itself are its own.
+    5. The op has a copy of the module: other threads may use the module meanwhile, and later changes to it
+       have no effect here.
 
     Args:
-        module: an instance of a class in fastload.augment.kornia_classes.ROWWISE, with its own p; not same_on_batch, and with p_batch 1,
-            which would draw for whole batches.
-        data_keys: those of the AugmentationSequential that it is of: a call has objects of the kinds that they name, and no others. None:
-            all objects of a call move.
+        module: an instance of a class in fastload.augment.kornia_classes.ROWWISE, with its own p; not
+            same_on_batch, and with p_batch 1, which would draw for whole batches.
+        data_keys: those of the AugmentationSequential that it is of: a call has objects of the kinds that
+            they name, and no others. None: all objects of a call move.
 
     Raises:
-        TransformError: another module, or a data key that Kornia has not. Given as batch_transform=, the module runs under Seeded.
+        TransformError: another module, or a data key that Kornia has not. Given as batch_transform=, the
+            module runs under Seeded.
     """
 
     def __init__(self, module: Any, data_keys: Sequence[str] | None = None) -> None:
@@ -90,27 +98,34 @@ class KorniaOp(Op):
 
     @property
     def objects(self) -> frozenset[str]:
-        """Kinds of objects that it changes. Where nothing moves, masks are erased only if data_keys name them."""
+        """Kinds of objects that it changes. Where nothing moves, masks are erased only if data_keys name
+        them."""
         changed = self._traits.objects
         return changed if self.moves else changed & named(self.data_keys or ())
 
     def check(self, given: Mapping[str, Collection[str]]) -> None:
-        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow; `given`: their kinds, and boxes' formats."""
+        """Raises ArgumentError if a batch's objects contradict data_keys, or cannot follow; `given`: their
+        kinds, and boxes' formats."""
         clause = "" if self.data_keys is None else contradiction(self.data_keys, self.moves, given)
         if not clause and self.moves and (left := sorted(given.keys() - self.objects)):
-            clause = f"it moves pixels, and Kornia does not move {left[0]} with them: leave them out of the batch, or this step"
+            clause = (
+                f"it moves pixels, and Kornia does not move {left[0]} with them: leave them out of the "
+                "batch, or this step"
+            )
         if clause:
             raise ArgumentError(f"{self!r}: {clause}")
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
-        """One step for all rows on which Kornia's gate is open, or one for each set of values that are Kornia's of a whole batch."""
+        """One step for all rows on which Kornia's gate is open, or one for each set of values that are
+        Kornia's of a whole batch."""
         words = draw.words(2).astype(np.uint64)
         keys = words[:, 0] | words[:, 1] << np.uint64(32)
         traits = self._traits
         if traits.floats and not frame.floating:
             raise fail(
                 self,
-                f"{self.module!r} makes values that bytes cannot hold: make floats of the images first (T.ToFloat())",
+                f"{self.module!r} makes values that bytes cannot hold: make floats of the images "
+                "first (T.ToFloat())",
             )
         return [
             Step(
@@ -138,7 +153,8 @@ class KorniaOp(Op):
         return max(flags["size"][0], least[0]), max(flags["size"][1], least[1])
 
     def run(self, x: Tensor, shared: Params, **own: Tensor) -> Tensor:
-        """The module on rows with these parameters, each (rows, ...); those of a whole batch stay on the host, where Kornia reads them."""
+        """The module on rows with these parameters, each (rows, ...); those of a whole batch stay on the
+        host, where Kornia reads them."""
         if self._traits.alone and len(x) > 1:
             return _one_by_one(self.run, x, own, shared=shared)
         wide = (
@@ -165,7 +181,8 @@ class KorniaOp(Op):
         return {**given, numbers: torch.arange(rows)[:, None]} if numbers else given
 
     def masks(self, x: Tensor, shared: Params, fill: int, **own: Tensor) -> Tensor:
-        """Masks (rows, any number, height, width) by the module's own code, by the nearest pixel, with `fill` where it has nothing of them.
+        """Masks (rows, any number, height, width) by the module's own code, by the nearest pixel, with `fill`
+        where it has nothing of them.
 
         A further mask of ones goes with them: it is zero there.
         """
@@ -188,7 +205,8 @@ class KorniaOp(Op):
         return torch.where(out[:, -1:] > 0.5, out[:, :-1], fill).to(x.dtype)
 
     def centres(self, step: Step, size: tuple[int, int]) -> Array:
-        """Matrices (R, 3, 3), float64, of a step's rows, from pixels' centres to pixels' centres; `size`: (height, width) before it."""
+        """Matrices (R, 3, 3), float64, of a step's rows, from pixels' centres to pixels' centres; `size`:
+        (height, width) before it."""
         shared: Params = step.constants["shared"]
         given = self._given(
             len(step.rows), shared, {name: torch.tensor(array) for name, array in step.arrays.items()}
@@ -222,7 +240,8 @@ def _one_by_one(kernel: Callable[..., Tensor], x: Tensor, own: Params, **constan
 
 
 def _why_not(op: KorniaOp) -> str:
-    """The reason why the installed Kornia does not do to rows what KorniaOp promises, as a clause, found by trial; "" if it does."""
+    """The reason why the installed Kornia does not do to rows what KorniaOp promises, as a clause, found
+    by trial; "" if it does."""
     height, width = np.broadcast_to(np.maximum(_TRIAL, op.module.flags.get("size") or 0), 2).tolist()
     images = torch.rand((len(_TRIED), 3, height, width), generator=torch.Generator().manual_seed(0))
     always = copy.copy(op)

@@ -1,4 +1,5 @@
-"""Kornia's data keys: which kinds of objects go with the images through an AugmentationSequential, as far as its user says so."""
+"""Kornia's data keys: which kinds of objects go with the images through an AugmentationSequential, as far
+as its user says so."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """Parameters of Kornia's modules for the rows of a batch, from a key for each row.
 
 NOTE [ kornia: three ways to draw ]
-Kornia draws from torch's global generators, which the loop uses at the same time in another thread. So draws inside forward_parameters()
-are answered by modes of torch's, which act in the thread that enters them alone:
-1. As words: if every draw is torch.rand() of so many numbers a row, all rows are asked at once, and each gets the words of its key.
-2. By generators: if the others are permutations, which hold for the whole batch. All rows are asked at once, and each gets its share from a
-   generator seeded with its key.
-3. Row by row, if anything else is drawn, or whole images: each row alone, from a generator seeded with its key.
-2 and 3 give a row the numbers that it has alone after torch.manual_seed(key). What is drawn for a whole batch differs from row to row, so
-rows go in batches of their own by it.
+Kornia draws from torch's global generators, which the loop uses at the same time in another thread. So draws
+inside forward_parameters() are answered by modes of torch's, which act in the thread that enters them alone:
+1. As words: if every draw is torch.rand() of so many numbers a row, all rows are asked at once, and each gets
+   the words of its key.
+2. By generators: if the others are permutations, which hold for the whole batch. All rows are asked at once,
+   and each gets its share from a generator seeded with its key.
+3. Row by row, if anything else is drawn, or whole images: each row alone, from a generator seeded with its
+   key.
+2 and 3 give a row the numbers that it has alone after torch.manual_seed(key). What is drawn for a whole batch
+differs from row to row, so rows go in batches of their own by it.
 """
 
 from __future__ import annotations
@@ -31,18 +33,21 @@ from fastload.batch.private_draws import PrivateDraws, takes_generator
 GATE, SHAPE = "batch_prob", "forward_input_shape"
 """Parameters of all modules: which rows they change, and the shape that the parameters were drawn for."""
 _LEAST_ROWS = 61
-"""Parameters are drawn for at least so many rows: more than a constant of Kornia's has values, which would be taken for one a row."""
+"""Parameters are drawn for at least so many rows: more than a constant of Kornia's has values, which would
+be taken for one a row."""
 _MOST = 1 << 18
 """Numbers a row in one draw: those of one stream."""
 _FIELD = 4096
-"""Numbers a row in one draw of a generator: more take longer at once than row by row, for they leave the caches."""
+"""Numbers a row in one draw of a generator: more take longer at once than row by row, for they leave the
+caches."""
 
 Params = dict[str, Tensor]
 Keys = npt.NDArray[np.uint64]
 
 
 class Drawn(NamedTuple):
-    """Rows that a module changes in one call: their parameters, and those that Kornia has once for a batch."""
+    """Rows that a module changes in one call: their parameters, and those that Kornia has once for a
+    batch."""
 
     rows: Ints
     own: dict[str, Array]
@@ -184,7 +189,8 @@ class _Rows(TorchFunctionMode):
 
 
 class _RowsOfWords(_Rows):
-    """torch.rand() gives every row the words of its own key: call number c takes those of epoch c, to 24 bits."""
+    """torch.rand() gives every row the words of its own key: call number c takes those of epoch c, to 24
+    bits."""
 
     def __init__(self, keys: Keys, rows: int) -> None:
         super().__init__(np.concatenate((keys, np.zeros(rows - len(keys), np.uint64))), rows)

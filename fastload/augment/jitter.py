@@ -1,13 +1,14 @@
 """Colour jitter: brightness, contrast, saturation and hue, by factors and in an order drawn for each sample.
 
 NOTE [ colour jitter: grouped or at once ]
-Brightness, contrast and saturation are linear in colour, but each clamps (and truncates uint8) before the next, hue is not linear, and
-contrast needs the mean of what came before it. One colour matrix per sample would therefore not give torchvision's pixels: it is off by
-tens of levels wherever a value was clamped. So there are two forms of the same calculation:
-- grouped: for each of four places in the order, the rows that have this op there go through its kernel. Best on a CPU; a batch of
-  256 x 3 x 224 x 224 moves 12.7 GB that way, in 310 kernels.
-- at once: a kernel in Triton (jitter_kernel.py) that does each row's ops in its order and moves 0.12 GB for the same batch, with the same
-  values. What GPUs do where Triton is installed.
+Brightness, contrast and saturation are linear in colour, but each clamps (and truncates uint8) before the
+next, hue is not linear, and contrast needs the mean of what came before it. One colour matrix per sample
+would therefore not give torchvision's pixels: it is off by tens of levels wherever a value was clamped. So
+there are two forms of the same calculation:
+- grouped: for each of four places in the order, the rows that have this op there go through its kernel. Best
+  on a CPU; a batch of 256 x 3 x 224 x 224 moves 12.7 GB that way, in 310 kernels.
+- at once: a kernel in Triton (jitter_kernel.py) that does each row's ops in its order and moves 0.12 GB for
+  the same batch, with the same values. What GPUs do where Triton is installed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _KERNELS = kernels.brightness, kernels.contrast, kernels.saturation, kernels.hue
 
 @dataclass(frozen=True)
 class ColorJitter(Op):
-    """Brightness, contrast, saturation and hue by random factors, in a random order, each drawn per sample: torchvision's draws.
+    """Brightness, contrast, saturation and hue by random factors, in a random order, each drawn per sample:
+    torchvision's draws.
 
     Args:
         brightness, contrast, saturation: b for factors 1-b..1+b (not below 0), or the range of factors.

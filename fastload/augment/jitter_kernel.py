@@ -1,7 +1,8 @@
 """Colour jitter in two passes over memory, for NVIDIA and AMD GPUs, in Triton. Imported only where Triton is.
 
-Every row goes through its own ops in its own order, pixel by pixel in registers, rounded and truncated where `fastload.augment.kernels`
-rounds and truncates: the same values. The first pass is for the mean that contrast needs of what comes before it.
+Every row goes through its own ops in its own order, pixel by pixel in registers, rounded and truncated where
+`fastload.augment.kernels` rounds and truncates: the same values. The first pass is for the mean that contrast
+needs of what comes before it.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -39,7 +40,8 @@ def _kept(v, white, WHOLE: tl.constexpr, dtype: tl.constexpr):
 
 @triton.jit
 def _band(sector, n: tl.constexpr, top, chroma):
-    """A channel of what the hue has been turned to; see kernels.hue. The sector lies between -4 and 8, so that its remainder is this."""
+    """A channel of what the hue has been turned to; see kernels.hue. The sector lies between -4 and 8, so
+    that its remainder is this."""
     k = sector + n
     k = tl.where(k >= 12.0, k - 12.0, tl.where(k >= 6.0, k - 6.0, tl.where(k < 0.0, k + 6.0, k)))
     return top - tl.minimum(tl.maximum(tl.minimum(k, 4.0 - k), 0.0), 1.0) * chroma

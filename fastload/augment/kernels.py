@@ -1,10 +1,12 @@
 """Pixels: kernels over rows of images (G, 3, H, W), one value of each parameter per row.
 
-Values are 0..255 in uint8, or 0..1 in float16, bfloat16 and float32; a kernel returns the dtype it got, computes in float32, and
-never writes to its input nor returns it. For uint8, intermediate values are rounded or truncated where torchvision's v2 kernels do,
-which do as Pillow does. No kernel reads a device's value on the host, and a row's result does not depend on the other rows.
+Values are 0..255 in uint8, or 0..1 in float16, bfloat16 and float32; a kernel returns the dtype it got,
+computes in float32, and never writes to its input nor returns it. For uint8, intermediate values are rounded
+or truncated where torchvision's v2 kernels do, which do as Pillow does. No kernel reads a device's value on
+the host, and a row's result does not depend on the other rows.
 
-Kornia has most of these too; `fastload.augment.kornia_ops` says which of its kernels run and why the others do not.
+Kornia has most of these too; `fastload.augment.kornia_ops` says which of its kernels run and why the others
+do not.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ _RED, _GREEN, _BLUE = 0.2989, 0.587, 0.114
 
 
 def on_cpu(device: torch.device) -> bool:
-    """Returns True if a device has caches to mind and no queue. Such branches ask here, so that a test can send the CPU the other way."""
+    """Returns True if a device has caches to mind and no queue. Such branches ask here, so that a test can
+    send the CPU the other way."""
     return device.type == "cpu"
 
 
@@ -69,7 +72,8 @@ def saturation(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def mean_of(level: Tensor) -> Tensor:
-    """Mean of each row, (B, 1, 1, 1). Summed in float64 and rounded once, so that the number of rows, or of threads, leaves no trace."""
+    """Mean of each row, (B, 1, 1, 1). Summed in float64 and rounded once, so that the number of rows, or
+    of threads, leaves no trace."""
     if level.device.type == "mps":  # has no float64
         return level.mean(dim=(1, 2, 3), keepdim=True)
     return level.mean(dim=(1, 2, 3), keepdim=True, dtype=torch.float64).float()
@@ -85,8 +89,8 @@ def contrast(x: Tensor, factor: Tensor) -> Tensor:
 def hue(x: Tensor, factor: Tensor) -> Tensor:
     """Turns the hue by factor (of the whole circle, -0.5..0.5) in HSV.
 
-    The way back from HSV is f(n) = v - c * max(0, min(k, 4 - k, 1)), k = (n + 6h) mod 6, with n = 5, 3, 1 for R, G, B: the same
-    values as by the usual six sectors, in a third of the passes over memory.
+    The way back from HSV is f(n) = v - c * max(0, min(k, 4 - k, 1)), k = (n + 6h) mod 6, with n = 5, 3, 1 for
+    R, G, B: the same values as by the usual six sectors, in a third of the passes over memory.
     """
     whole = x.dtype == torch.uint8
     values = x.float()
@@ -137,7 +141,8 @@ def autocontrast(x: Tensor) -> Tensor:
 
 
 def equalize(x: Tensor) -> Tensor:
-    """Equalises each channel's histogram by Pillow's rule, over 256 levels; a channel that cannot be spread stays.
+    """Equalises each channel's histogram by Pillow's rule, over 256 levels; a channel that cannot be spread
+    stays.
 
     Counts are integers, so that the order in which a device adds them is of no consequence.
     """
@@ -175,7 +180,8 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def erase(x: Tensor, box: Tensor, value: Tensor) -> Tensor:
-    """Sets a box to value. box: int64 (G, 4) of top, left, bottom, right; value: float32 (3,), in the image's units."""
+    """Sets a box to value. box: int64 (G, 4) of top, left, bottom, right; value: float32 (3,), in the
+    image's units."""
     top, left, bottom, right = (side.view(-1, 1) for side in box.unbind(1))
     down, across = (torch.arange(n, device=x.device)[None, :] for n in x.shape[2:])
     inside = ((down >= top) & (down < bottom))[:, :, None] & ((across >= left) & (across < right))[:, None, :]
@@ -187,7 +193,8 @@ def crop(
 ) -> Tensor:
     """Pads with a colour, then cuts one box a row.
 
-    corner: int64 (G, 2), top and left in the padded image; fill: float32, of one channel or of each; pads: left, top, right, bottom.
+    corner: int64 (G, 2), top and left in the padded image; fill: float32, of one channel or of each; pads:
+    left, top, right, bottom.
     """
     left, top, right, bottom = pads
     rows, channels, height, width = x.shape
@@ -196,9 +203,8 @@ def crop(
         padded.copy_(fill.to(x.dtype).view(1, -1, 1, 1).expand_as(padded))
         padded[:, :, top : top + height, left : left + width] = x
         x = padded
-    if on_cpu(
-        x.device
-    ):  # gathering by index takes ten times as long there as copying windows, whose places are known
+    # Gathering by index takes ten times as long there as copying windows, whose places are known.
+    if on_cpu(x.device):
         out = x.new_empty((rows, channels, *size))
         for row, (y, across) in enumerate(corner.tolist()):
             out[row] = x[row, :, y : y + size[0], across : across + size[1]]
@@ -218,8 +224,9 @@ def crop(
 def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) -> Tensor:
     """Resamples each row by its matrix: what torchvision's affine and rotate do with theirs.
 
-    matrix: float32 (G, 2, 3), from a pixel of the result to a place in the image, both measured in pixels from the image's centre;
-    fill: float32 (3,), what is outside, None for black; mode: "nearest" or "bilinear".
+    matrix: float32 (G, 2, 3), from a pixel of the result to a place in the image, both measured in pixels
+    from the image's centre; fill: float32 (3,), what is outside, None for black; mode: "nearest" or
+    "bilinear".
     """
     out = _resampled(x.float(), matrix, fill, mode)
     if fill is not None:
@@ -228,7 +235,8 @@ def affine(x: Tensor, matrix: Tensor, fill: Tensor | None = None, *, mode: str) 
 
 
 def affine_labels(x: Tensor, matrix: Tensor, fill: Tensor | None = None) -> Tensor:
-    """Resamples labels (G, N, H, W) by each row's matrix, as `affine`, by the nearest pixel; fill: float32 (1,)."""
+    """Resamples labels (G, N, H, W) by each row's matrix, as `affine`, by the nearest pixel; fill: float32
+    (1,)."""
     out = _resampled(x.float(), matrix, fill, "nearest")
     return out.to(x.dtype) if x.dtype.is_floating_point else out.round_().to(x.dtype)
 

@@ -1,8 +1,9 @@
-"""Kornia's augmentations of 2D images: which run per sample, and how. Recognised by class, in the Kornia that is loaded.
+"""Kornia's augmentations of 2D images: which run per sample, and how. Recognised by class, in the Kornia that
+is loaded.
 
-A class is in ROWWISE if this holds for it in Kornia 0.9, and is tested: what it does to a row follows from that row's parameters alone, and
-nothing is drawn after forward_parameters(). For the Kornia that is installed, KorniaOp tries it. A subclass may have other code, so none is
-taken for its base.
+A class is in ROWWISE if this holds for it in Kornia 0.9, and is tested: what it does to a row follows from
+that row's parameters alone, and nothing is drawn after forward_parameters(). For the Kornia that is
+installed, KorniaOp tries it. A subclass may have other code, so none is taken for its base.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Traits:
         moves: True if it moves pixels.
         objects: kinds of objects that it changes along with the pixels.
         resizes: True if the images may have another size afterwards.
-        on_host: True if it reads its parameters before it queues anything: on a device, each would wait for it.
+        on_host: True if it reads its parameters before it queues anything: on a device, each would wait for
+            it.
         fixed: True if it draws nothing at probability 1, and takes every row.
         floats: True if its values leave 0..1.
         alone: True if the bits of a row depend on how many are beside it: rows go in one by one.
@@ -49,10 +51,11 @@ _SIZE = Traits(moves=True, objects=_ALL, resizes=True, on_host=True, fixed=True)
 ROWWISE: Mapping[str, Traits] = {
     **dict.fromkeys(
         """
-        RandomAutoContrast RandomBoxBlur RandomBrightness RandomChannelShuffle RandomClahe RandomContrast RandomEqualize RandomGamma
-        RandomGaussianIllumination RandomGaussianNoise RandomGrayscale RandomHue RandomInvert RandomLinearCornerIllumination
-        RandomLinearIllumination RandomMedianBlur RandomPlanckianJitter RandomPlasmaBrightness RandomPlasmaContrast RandomPlasmaShadow
-        RandomPosterize RandomRGBShift RandomSaltAndPepperNoise RandomSaturation RandomSharpness RandomSnow RandomSolarize
+        RandomAutoContrast RandomBoxBlur RandomBrightness RandomChannelShuffle RandomClahe RandomContrast
+        RandomEqualize RandomGamma RandomGaussianIllumination RandomGaussianNoise RandomGrayscale RandomHue
+        RandomInvert RandomLinearCornerIllumination RandomLinearIllumination RandomMedianBlur
+        RandomPlanckianJitter RandomPlasmaBrightness RandomPlasmaContrast RandomPlasmaShadow RandomPosterize
+        RandomRGBShift RandomSaltAndPepperNoise RandomSaturation RandomSharpness RandomSnow RandomSolarize
         """.split(),
         _COLOUR,
     ),
@@ -64,7 +67,8 @@ ROWWISE: Mapping[str, Traits] = {
     "RandomMotionBlur": Traits(on_host=True, shared=("ksize_factor",)),
     **dict.fromkeys(
         """
-        RandomAffine RandomHorizontalFlip RandomPerspective RandomRotation RandomRotation90 RandomShear RandomTranslate RandomVerticalFlip
+        RandomAffine RandomHorizontalFlip RandomPerspective RandomRotation RandomRotation90 RandomShear
+        RandomTranslate RandomVerticalFlip
         """.split(),
         _PLACE,
     ),

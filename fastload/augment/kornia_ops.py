@@ -1,17 +1,22 @@
 """fastload's ops that run in Kornia, and the one place that imports it, when the first of them is made.
 
-Gaussian blur runs in Kornia's separable filter with one sigma a row: 5 times as fast as torchvision's two-dimensional one at 23x23 on a
-CPU, and equal to 1e-6. The rest of `fastload.augment.kernels` does not: no kernel of Kornia 0.9.0 gives the same pixels in the same time
-on a CPU (benchmarks/bench_augment.py has the modules around them).
+Gaussian blur runs in Kornia's separable filter with one sigma a row: 5 times as fast as torchvision's
+two-dimensional one at 23x23 on a CPU, and equal to 1e-6. The rest of `fastload.augment.kernels` does not: no
+kernel of Kornia 0.9.0 gives the same pixels in the same time on a CPU (benchmarks/bench_augment.py has the
+modules around them).
 
-- Kornia takes floats only. Bytes are divided and multiplied again: flips, invert, solarize, posterize and equalize give the same bytes, in
-  1.2 to 130 times the time; brightness, contrast, saturation, sharpness and grayscale round where torchvision truncates, which makes one
-  level in half of the pixels.
-- hue goes through HSV in radians with six sectors gathered: three times the time of `kernels.hue`. Autocontrast is of other pixels.
-- affine, rotation and shear build and invert 3x3 matrices on the device, and resample with a border rule of their own.
-- the modules around them draw from torch's global generator, and once per batch what the policies choose per sample.
+- Kornia takes floats only. Bytes are divided and multiplied again: flips, invert, solarize, posterize and
+  equalize give the same bytes, in 1.2 to 130 times the time; brightness, contrast, saturation, sharpness and
+  grayscale round where torchvision truncates, which makes one level in half of the pixels.
+- hue goes through HSV in radians with six sectors gathered: three times the time of `kernels.hue`.
+  Autocontrast is of other pixels.
+- affine, rotation and shear build and invert 3x3 matrices on the device, and resample with a border rule of
+  their own.
+- the modules around them draw from torch's global generator, and once per batch what the policies choose per
+  sample.
 
-Kornia's own modules run in AugmentBatch with parameters per sample (`fastload.augment.by_params`), and any as it is under `Seeded`.
+Kornia's own modules run in AugmentBatch with parameters per sample (`fastload.augment.by_params`), and any as
+it is under `Seeded`.
 """
 
 from __future__ import annotations
@@ -44,7 +49,8 @@ def filters(user: str) -> Any:
 
 
 def gaussian_blur(x: Tensor, sigma: Tensor, kernel: tuple[int, int]) -> Tensor:
-    """Blurs each row by its sigma, in pixels; borders are reflected. kernel: (height, width), odd; uint8 rounds."""
+    """Blurs each row by its sigma, in pixels; borders are reflected. kernel: (height, width), odd; uint8
+    rounds."""
     kornia = filters("GaussianBlur")
     if kernels.on_cpu(x.device):
         values: Any = kornia.gaussian_blur2d(

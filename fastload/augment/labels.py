@@ -1,4 +1,5 @@
-"""Masks of a batch, moved by the steps that move the images' pixels. See NOTE [ objects: moved as torchvision does ]."""
+"""Masks of a batch, moved by the steps that move the images' pixels. See NOTE [ objects: moved as
+torchvision does ]."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ def moved_masks(value: Any, name: str, images: Tensor, steps: Sequence[Step], fi
     """Masks after the steps of these images, in the form that they came in.
 
     Args:
-        value: (B, H, W) or (B, N, H, W), Padded (B, N, H, W), Flat (T, H, W), or a list of B tensors (N, H, W) or (H, W); of any real
-            dtype. A sample may have no mask. The offsets of Flat are read on the host, which waits for them.
+        value: (B, H, W) or (B, N, H, W), Padded (B, N, H, W), Flat (T, H, W), or a list of B tensors (N, H,
+            W) or (H, W); of any real dtype. A sample may have no mask. The offsets of Flat are read on the
+            host, which waits for them.
         name: name of the masks, for messages.
         images: images of the batch, (B, 3, H, W).
         steps: steps of the batch; steps that move no pixels are skipped.
@@ -43,7 +45,8 @@ def moved_masks(value: Any, name: str, images: Tensor, steps: Sequence[Step], fi
         lengths = value.offsets.diff().tolist()
         if len(lengths) != len(images):
             raise ArgumentError(
-                f"{name}: Flat with {len(lengths) + 1} offsets for {len(images)} images; give {len(images) + 1}"
+                f"{name}: Flat with {len(lengths) + 1} offsets for {len(images)} images; give "
+                f"{len(images) + 1}"
             )
         return Flat(
             torch.cat(moved_masks(list(torch.split(value.values, lengths)), name, images, steps, fill)),
@@ -81,7 +84,8 @@ def _checked(value: Any, name: str, images: Tensor, count: int | None) -> Tensor
     ):
         what = f"{count} images" if count is not None else "an image"
         raise ArgumentError(
-            f"{name}: {tuple(value.shape)} for {what} of {size[0]}x{size[1]}; masks have the size of their image"
+            f"{name}: {tuple(value.shape)} for {what} of {size[0]}x{size[1]}; masks have the size of "
+            "their image"
         )
     if value.device != images.device:
         raise ArgumentError(

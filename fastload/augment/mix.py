@@ -1,10 +1,11 @@
 """MixUp and CutMix: every image and its label mixed with another of the batch.
 
 NOTE [ augment: mixing is of a batch ]
-Which images meet is decided by the batch, so that the result cannot be a function of single samples. It is one of (seed, epoch, the
-batch's indices in their order, and their occurrences): one share per batch, keyed by a hash of these (philox.batch_key), and the partner of
-each row is the row before it (of the first, the last), as in torchvision; a shuffled sampler makes that a random one.
-Sources: Zhang et al., "mixup" (arXiv:1710.09412); Yun et al., "CutMix" (arXiv:1905.04899).
+Which images meet is decided by the batch, so that the result cannot be a function of single samples. It is
+one of (seed, epoch, the batch's indices in their order, and their occurrences): one share per batch, keyed by
+a hash of these (philox.batch_key), and the partner of each row is the row before it (of the first, the last),
+as in torchvision; a shuffled sampler makes that a random one. Sources: Zhang et al., "mixup"
+(arXiv:1710.09412); Yun et al., "CutMix" (arXiv:1905.04899).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def batch_draw(
 
 
 def probabilities(labels: Tensor, num_classes: int | None) -> Tensor:
-    """Labels as class probabilities, float (B, num_classes): whole numbers become ones and zeros, floats stay.
+    """Labels as class probabilities, float (B, num_classes): whole numbers become ones and zeros, floats
+    stay.
 
     Raises:
         ArgumentError: neither classes (B,) nor probabilities (B, num_classes).
@@ -49,7 +51,8 @@ def probabilities(labels: Tensor, num_classes: int | None) -> Tensor:
         return (labels[:, None] == torch.arange(num_classes, device=labels.device)).float()
     if labels.ndim != 2 or not labels.is_floating_point() or num_classes not in (None, labels.shape[1]):
         raise ArgumentError(
-            f"labels: {labels.dtype} of {tuple(labels.shape)}; give class numbers (B,) or probabilities (B, num_classes)"
+            f"labels: {labels.dtype} of {tuple(labels.shape)}; give class numbers (B,) or "
+            "probabilities (B, num_classes)"
         )
     return labels
 
@@ -78,8 +81,9 @@ class _Mix:
 class MixUp(_Mix):
     """images * share + partners * (1 - share), and so the labels; share ~ Beta(alpha, alpha), one per batch.
 
-    Called with images (B, C, H, W), uint8 (rounded) or float, labels as `probabilities` takes them, and seed, epoch, indices as
-    AugmentBatch has them. Returns new images of the same dtype, device and format, and float (B, num_classes).
+    Called with images (B, C, H, W), uint8 (rounded) or float, labels as `probabilities` takes them, and seed,
+    epoch, indices as AugmentBatch has them. Returns new images of the same dtype, device and format, and
+    float (B, num_classes).
     """
 
     def share(self, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None) -> float:
@@ -109,8 +113,9 @@ class MixUp(_Mix):
 class CutMix(_Mix):
     """A box of each image replaced by that of its partner, the labels mixed by the box's share of the area.
 
-    The box has the share 1 - Beta(alpha, alpha) of the area and a uniform centre, both once per batch; what lies outside the image is cut
-    off, and the labels' share counts what is left, as in torchvision. Called as MixUp.
+    The box has the share 1 - Beta(alpha, alpha) of the area and a uniform centre, both once per batch; what
+    lies outside the image is cut off, and the labels' share counts what is left, as in torchvision. Called as
+    MixUp.
     """
 
     def box(
@@ -151,7 +156,8 @@ class CutMix(_Mix):
 
 @dataclass(frozen=True)
 class RandomChoice:
-    """One of several mixes per batch, as recipes alternate MixUp and CutMix. p: their weights; default: equal."""
+    """One of several mixes per batch, as recipes alternate MixUp and CutMix. p: their weights; default:
+    equal."""
 
     mixes: tuple[MixUp | CutMix, ...]
     p: tuple[float, ...] | None = None
@@ -161,7 +167,8 @@ class RandomChoice:
         weights = (1.0,) * len(self.mixes) if self.p is None else tuple(float(w) for w in self.p)
         if not self.mixes or len(weights) != len(self.mixes) or min(weights) < 0 or not sum(weights) > 0:
             raise TransformError(
-                f"RandomChoice: {len(self.mixes)} mixes with weights {self.p!r}; give a weight of at least 0 for each"
+                f"RandomChoice: {len(self.mixes)} mixes with weights {self.p!r}; give a weight of at "
+                "least 0 for each"
             )
         object.__setattr__(self, "p", weights)
 

@@ -1,4 +1,5 @@
-"""Random numbers for a batch of samples at once: the native generator's words, and what is made of them in NumPy.
+"""Random numbers for a batch of samples at once: the native generator's words, and what is made of them in
+NumPy.
 
 The generator is csrc/common/rng.c's Philox4x32-10: row i of words(seed, epoch, indices, stream, n) is
 core.random_words(seed, epoch, indices[i], stream, n).
@@ -24,7 +25,8 @@ Ints = npt.NDArray[np.int64]
 
 _HALF = np.uint64(32)
 _TRIES = 16
-"""Tries of the gamma sampler: each is accepted with more than 95%, so that all fail less than once in 10^20 draws; then it is the mode."""
+"""Tries of the gamma sampler: each is accepted with more than 95%, so that all fail less than once in
+10^20 draws; then it is the mode."""
 
 
 def as_indices(indices: Sequence[int] | npt.ArrayLike) -> npt.NDArray[np.uint64]:
@@ -48,7 +50,8 @@ def as_indices(indices: Sequence[int] | npt.ArrayLike) -> npt.NDArray[np.uint64]
 def as_occurrences(
     occurrences: Sequence[int] | npt.ArrayLike | None, rows: int
 ) -> npt.NDArray[np.uint32] | None:
-    """Occurrences of a batch's indices: the number of times that each came before in the pass, (B,); None where none did.
+    """Occurrences of a batch's indices: the number of times that each came before in the pass, (B,); None
+    where none did.
 
     Raises:
         ArgumentError: not one integer of at least 0 for each index.
@@ -82,7 +85,8 @@ def words(seed: int, epoch: int, indices: Sequence[int] | npt.ArrayLike, stream:
 def batch_key(
     indices: npt.NDArray[np.uint64], occurrences: npt.NDArray[np.uint32] | None = None
 ) -> npt.NDArray[np.uint64]:
-    """One index that stands for a whole batch: 64 bits of BLAKE2b over its indices in their order, and their occurrences; shape (1,)."""
+    """One index that stands for a whole batch: 64 bits of BLAKE2b over its indices in their order, and
+    their occurrences; shape (1,)."""
     told = b"" if occurrences is None else occurrences.astype("<u4").tobytes()
     digest = hashlib.blake2b(indices.astype("<u8").tobytes() + told, digest_size=8).digest()
     return np.frombuffer(digest, "<u8").astype(np.uint64)
@@ -91,7 +95,8 @@ def batch_key(
 class Draw:
     """The words of one op, one row per sample, taken from the left by what it asks for.
 
-    1. What is asked for depends on the op alone, never on what was drawn: a position has one meaning in every row.
+    1. What is asked for depends on the op alone, never on what was drawn: a position has one meaning in every
+       row.
     """
 
     def __init__(self, drawn: Words) -> None:
@@ -128,8 +133,9 @@ class Draw:
 
 
 def _log_gamma(draw: Draw, alpha: float) -> Doubles:
-    """log of Gamma(alpha, 1) variates, (B,): Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), for alpha + 1,
-    brought down by a uniform's power; in logs, since for a small alpha the variate itself underflows."""
+    """log of Gamma(alpha, 1) variates, (B,): Marsaglia and Tsang, "A simple method for generating gamma
+    variables" (2000), for alpha + 1, brought down by a uniform's power; in logs, since for a small alpha the
+    variate itself underflows."""
     d = alpha + 2.0 / 3.0
     power = np.log1p(-draw.uniform()) / alpha
     first, turn, third = (draw.uniforms(_TRIES) for _ in range(3))

@@ -1,8 +1,10 @@
-"""Policies that choose ops per sample: RandAugment, TrivialAugmentWide and AutoAugment, by torchvision's tables.
+"""Policies that choose ops per sample: RandAugment, TrivialAugmentWide and AutoAugment, by torchvision's
+tables.
 
-Sources: Cubuk et al., "RandAugment" (arXiv:1909.13719); Müller and Hutter, "TrivialAugment" (arXiv:2103.10158); Cubuk et al., "AutoAugment"
-(arXiv:1805.09501), whose policies were found by search. Spaces, ranges, 31 and 10 bins and signs are those of
-torchvision.transforms.v2 0.28, which tests/augment/test_policies.py holds them to. Kornia's policies choose once per batch.
+Sources: Cubuk et al., "RandAugment" (arXiv:1909.13719); Müller and Hutter, "TrivialAugment"
+(arXiv:2103.10158); Cubuk et al., "AutoAugment" (arXiv:1805.09501), whose policies were found by search.
+Spaces, ranges, 31 and 10 bins and signs are those of torchvision.transforms.v2 0.28, which
+tests/augment/test_policies.py holds them to. Kornia's policies choose once per batch.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ SIGNED = np.array([1 <= number <= 9 for number in range(len(OPS))])
 
 @dataclass(frozen=True)
 class Scales:
-    """The largest magnitudes of a policy. Shear is a slope, translate pixels or a share, rotate degrees, blends add to a factor of 1."""
+    """The largest magnitudes of a policy. Shear is a slope, translate pixels or a share, rotate degrees,
+    blends add to a factor of 1."""
 
     shear: float
     translate: float
@@ -66,7 +69,8 @@ _MOVES = np.array([name in ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rot
 
 
 def magnitude_table(scales: Scales, bins: int, height: int, width: int) -> npt.NDArray[np.float32]:
-    """The magnitude of every op at every bin; shape (15, bins). Posterize in bits, solarize a threshold of 0..255, translate pixels."""
+    """The magnitude of every op at every bin; shape (15, bins). Posterize in bits, solarize a threshold of
+    0..255, translate pixels."""
     table = np.zeros((len(OPS), bins), np.float64)
     ramp = np.linspace(0.0, 1.0, bins)
     across, down = (width, height) if scales.translate_share else (1, 1)
@@ -85,7 +89,8 @@ def magnitude_table(scales: Scales, bins: int, height: int, width: int) -> npt.N
 
 
 def _matrices(kinds: Ints, values: Doubles, frame: Frame) -> Doubles:
-    """Matrices of the five geometric ops. Shears hold the corner as the reference implementations do, rotation turns counter-clockwise."""
+    """Matrices of the five geometric ops. Shears hold the corner as the reference implementations do,
+    rotation turns counter-clockwise."""
     shear, whole = np.degrees(np.arctan(values)), np.trunc(values)
     shear_x, shear_y = kinds == _ID["ShearX"], kinds == _ID["ShearY"]
     corner = -0.5 * (shear_x | shear_y)
@@ -100,7 +105,8 @@ def _matrices(kinds: Ints, values: Doubles, frame: Frame) -> Doubles:
 
 
 def slot_steps(kinds: Ints, values: Doubles, frame: Frame, mode: str, fill: Sequence[float]) -> list[Step]:
-    """One op per sample: rows of one kind go together, and the geometric ones by one resampling. kinds, values: (B,)."""
+    """One op per sample: rows of one kind go together, and the geometric ones by one resampling. kinds,
+    values: (B,)."""
 
     def rows_of(name: str) -> Ints:
         return np.flatnonzero(kinds == _ID[name])
@@ -179,7 +185,8 @@ class RandAugment(_Policy):
         if not isinstance(self.magnitude, int) or not 0 <= self.magnitude < self.num_magnitude_bins:
             raise fail(
                 self,
-                f"magnitude={self.magnitude!r}; give a bin below num_magnitude_bins={self.num_magnitude_bins}",
+                f"magnitude={self.magnitude!r}; give a bin below "
+                f"num_magnitude_bins={self.num_magnitude_bins}",
             )
 
     @property

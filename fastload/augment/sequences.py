@@ -1,11 +1,13 @@
 """Sequences of Kornia's modules, taken apart: each module is an op, with parameters per sample.
 
 NOTE [ sequences: what is honoured, and what is refused ]
-Taken apart are AugmentationSequential, ImageSequential and nn.Sequential, also inside one another, of exactly these classes. data_keys of
-the outermost say which objects move (fastload.augment.data_keys). same_on_batch and keepdim are settings of the modules, to which Kornia
-passes them on. random_apply_weights, if_unsupported_ops and what a sequence notes of its last call have no effect on what a batch becomes.
-Anything else that differs from a sequence without arguments (random_apply, extra_args, transformation_matrix_mode="rigid", hooks, replaced
-methods) keeps it in one piece. The sequence itself is not called: its `_params` and `transform_matrix` stay as they are.
+Taken apart are AugmentationSequential, ImageSequential and nn.Sequential, also inside one another, of exactly
+these classes. data_keys of the outermost say which objects move (fastload.augment.data_keys). same_on_batch
+and keepdim are settings of the modules, to which Kornia passes them on. random_apply_weights,
+if_unsupported_ops and what a sequence notes of its last call have no effect on what a batch becomes. Anything
+else that differs from a sequence without arguments (random_apply, extra_args,
+transformation_matrix_mode="rigid", hooks, replaced methods) keeps it in one piece. The sequence itself is not
+called: its `_params` and `transform_matrix` stay as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from fastload.augment.kornia_classes import is_kornia, library
 
 _NEUTRAL = frozenset(
     """
-    _modules training data_keys transform_op _same_on_batch _keepdim random_apply_weights if_unsupported_ops _params _transform_matrix
+    _modules training data_keys transform_op _same_on_batch _keepdim random_apply_weights if_unsupported_ops
+    _params _transform_matrix
     _transform_matrices _output_image _disable_features input_dtype mask_dtype
     """.split()
 )
@@ -49,7 +52,8 @@ def data_keys_of(value: object) -> tuple[str, ...] | None:
 
 
 def ops_of(value: Any, data_keys: Sequence[str] | None = None) -> list[KorniaOp]:
-    """The ops of a module of Kornia's, or of a sequence, in order. See NOTE [ sequences: what is honoured, and what is refused ].
+    """The ops of a module of Kornia's, or of a sequence, in order. See NOTE [ sequences: what is honoured,
+    and what is refused ].
 
     Raises:
         NotPerSample: the value, or a part of it, does not run per sample.
@@ -59,9 +63,8 @@ def ops_of(value: Any, data_keys: Sequence[str] | None = None) -> list[KorniaOp]
     if option := _option(value):
         raise NotPerSample(value, f"its {option.strip('_')} is not the default")
     keys = data_keys_of(value) if data_keys is None else data_keys
-    parts = (
-        list(value) if type(value) is nn.Sequential else value.children()
-    )  # Kornia runs a module once that is there twice
+    # Kornia runs a module once that is there twice.
+    parts = list(value) if type(value) is nn.Sequential else value.children()
     return [op for part in parts for op in ops_of(part, keys)]
 
 
@@ -73,7 +76,8 @@ def _is_plain(value: object) -> bool:
 
 
 def _option(sequence: Any) -> str:
-    """The first attribute of a sequence that may have an effect, and is not as in a sequence without arguments; "" if there is none."""
+    """The first attribute of a sequence that may have an effect, and is not as in a sequence without
+    arguments; "" if there is none."""
     default = vars(type(sequence)())
     own = {name: value for name, value in vars(sequence).items() if name not in _NEUTRAL}
     if own.get(_MATRIX_MODE, "rigid") != "rigid":

@@ -27,8 +27,8 @@ def inverse_matrices(
 ) -> Doubles:
     """From a pixel of the result to its place in the image, for torchvision's affine(); shape (B, 2, 3).
 
-    The way there is: shear along y, shear along x, rotate by angle (clockwise as displayed), scale, all about `centre`; then shift.
-    Angles in degrees; shifts and centre in pixels, from the image's centre.
+    The way there is: shear along y, shear along x, rotate by angle (clockwise as displayed), scale, all about
+    `centre`; then shift. Angles in degrees; shifts and centre in pixels, from the image's centre.
     """
     turn, slant_x, slant_y = (np.deg2rad(np.asarray(v, np.float64)) for v in (angle, shear_x, shear_y))
     a = np.cos(turn - slant_y) / np.cos(slant_y)
@@ -86,7 +86,8 @@ def plan_crop(spec: T.RandomCrop, draw: Draw, frame: Frame) -> list[Step]:
         tall, wide = tall + 2 * more_y, wide + 2 * more_x
     if tall < height or wide < width:
         raise BatchShapeError(
-            f"RandomCrop: {tall}x{wide} with padding is smaller than {height}x{width}; pad_if_needed=True pads further"
+            f"RandomCrop: {tall}x{wide} with padding is smaller than {height}x{width}; "
+            "pad_if_needed=True pads further"
         )
     corner = np.stack((draw.below(tall - height + 1), draw.below(wide - width + 1)), axis=1)
     fill = np.array(spec.fill, np.float32) * np.float32(frame.unit)
@@ -107,9 +108,11 @@ _MIRRORED = {kernels.hflip: 0, kernels.vflip: 1}
 
 
 def fold_flips(steps: list[Step]) -> list[Step]:
-    """Moves flips into the matrices of an affine step right after them: the same pixels by one pass less over those rows.
+    """Moves flips into the matrices of an affine step right after them: the same pixels by one pass less over
+    those rows.
 
-    Consecutive affine steps stay two: pixels that the first one moves out of the image must not come back in the second.
+    Consecutive affine steps stay two: pixels that the first one moves out of the image must not come back in
+    the second.
     """
     out: list[Step] = []
     for step in steps:

@@ -1,7 +1,9 @@
-"""Ops on a batch, as plain values: names, parameters and meaning are torchvision's (transforms v2), per sample.
+"""Ops on a batch, as plain values: names, parameters and meaning are torchvision's (transforms v2), per
+sample.
 
-A spec is frozen, picklable, holds no tensor, and says in `plan` which rows it changes and how, from its words alone. Flips and the padded
-crop are those of `fastload.transforms`. Colours such as `fill` and `value` are 0..255 whatever the images' dtype.
+A spec is frozen, picklable, holds no tensor, and says in `plan` which rows it changes and how, from its words
+alone. Flips and the padded crop are those of `fastload.transforms`. Colours such as `fill` and `value` are
+0..255 whatever the images' dtype.
 """
 
 from __future__ import annotations
@@ -103,7 +105,8 @@ class RandomGrayscale(_Plain):
 
 
 class RandomEqualize(_Plain):
-    """Equalises each channel's histogram by Pillow's rule, with probability p. Floats are taken to 256 levels first."""
+    """Equalises each channel's histogram by Pillow's rule, with probability p. Floats are taken to 256
+    levels first."""
 
     kernel = staticmethod(kernels.equalize)
 
@@ -162,7 +165,8 @@ class RandomPosterize(Op):
 
 @dataclass(frozen=True)
 class RandomAdjustSharpness(Op):
-    """Blends with a smoothed image: sharpness_factor 0 smooths, 1 changes nothing, more sharpens; with probability p."""
+    """Blends with a smoothed image: sharpness_factor 0 smooths, 1 changes nothing, more sharpens; with
+    probability p."""
 
     sharpness_factor: float
     p: float = 0.5
@@ -212,7 +216,8 @@ class GaussianBlur(Op):
         if height // 2 >= frame.height or width // 2 >= frame.width:
             raise fail(
                 self,
-                f"kernel_size={self.kernel_size!r} reflects beyond images of {frame.height}x{frame.width}; take a smaller one",
+                f"kernel_size={self.kernel_size!r} reflects beyond images of "
+                f"{frame.height}x{frame.width}; take a smaller one",
             )
         rows = draw.chance(self.p)
         sigma = draw.uniform(*self.sigma)[rows]  # type: ignore[misc]
@@ -251,7 +256,8 @@ class RandomErasing(Op):
         keep(self, value=colour(self, "value", self.value))
 
     def boxes(self, draw: Draw, height: int, width: int, rows: Any = slice(None)) -> tuple[Any, Any]:
-        """(rows,) True if a box fits in one of ten tries; (rows, 4) top, left, bottom and right of the first that does."""
+        """(rows,) True if a box fits in one of ten tries; (rows, 4) top, left, bottom and right of the
+        first that does."""
         tries = draw.words(40)[rows].reshape(-1, 10, 4).astype(np.float64) * 2.0**-32
         area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * tries[..., 0])
         low, high = np.log(self.ratio)
@@ -307,13 +313,15 @@ class RandomRotation(Op):
 
 @dataclass(frozen=True)
 class RandomAffine(Op):
-    """Rotation (clockwise), shear, scale and a shift in whole pixels, about the centre, with probability p: torchvision's draws.
+    """Rotation (clockwise), shear, scale and a shift in whole pixels, about the centre, with probability p:
+    torchvision's draws.
 
     Args:
         degrees: r for (-r, r), or the range.
         translate: most shift as (share of the width, share of the height), or None.
         scale: the range, or None.
-        shear: r for (-r, r) along x, a range along x, or four numbers: ranges along x and along y; degrees; or None.
+        shear: r for (-r, r) along x, a range along x, or four numbers: ranges along x and along y; degrees;
+            or None.
         interpolation: "nearest" or "bilinear".
         fill: colour from outside the image, 0..255.
         p: torchvision's has none: 1.

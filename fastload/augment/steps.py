@@ -1,8 +1,10 @@
-"""Steps: the kernels that ops ask for, the way of their parameters to the device, and the loop that runs them.
+"""Steps: the kernels that ops ask for, the way of their parameters to the device, and the loop that runs
+them.
 
 NOTE [ augment: drawn on the host, sent once ]
-Every parameter is drawn and derived in NumPy before the first kernel is queued, and all arrays of all steps cross to the device
-in one copy from pinned memory. Nothing is read back, so that neither the host nor the device ever waits for the other.
+Every parameter is drawn and derived in NumPy before the first kernel is queued, and all arrays of all steps
+cross to the device in one copy from pinned memory. Nothing is read back, so that neither the host nor the
+device ever waits for the other.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ class Step:
     """One kernel over some rows.
 
     Attributes:
-        kernel: takes (rows of images, **arrays as tensors, **constants) and returns rows of the same dtype in memory of their own, which
-            may be written to; never writes to its input.
+        kernel: takes (rows of images, **arrays as tensors, **constants) and returns rows of the same dtype in
+            memory of their own, which may be written to; never writes to its input.
         rows: ascending; those it runs on.
         arrays: one parameter a row, as NumPy arrays of a type that torch has.
         constants: equal for every row.
@@ -63,10 +65,10 @@ class Step:
         exact: matrices of a resampling step's rows before they were rounded.
         size: (height, width) afterwards, if it changes; such a step runs on every row.
         keypoint_pairs: the keypoints that a flip exchanges, as fastload.transforms has them.
-        masks: the kernel's counterpart for masks of the same rows, called with the label that fills gaps as `fill`, too; None: the kernel
-            leaves masks alone, or is known to move them.
-        centres: called with the step and the size before it: matrices (R, 3, 3) from pixels' centres to pixels' centres; None: the kernel
-            moves no boxes and keypoints, or is known to.
+        masks: the kernel's counterpart for masks of the same rows, called with the label that fills gaps as
+            `fill`, too; None: the kernel leaves masks alone, or is known to move them.
+        centres: called with the step and the size before it: matrices (R, 3, 3) from pixels' centres to
+            pixels' centres; None: the kernel moves no boxes and keypoints, or is known to.
     """
 
     kernel: Callable[..., Tensor]
@@ -105,7 +107,8 @@ def send(arrays: Sequence[Array], device: torch.device) -> list[Tensor]:
 
 
 def run(images: Tensor, steps: Sequence[Step]) -> Tensor:
-    """Does the steps in order on (B, 3, H, W); the input stays as it was, the result may be it where there is nothing to do."""
+    """Does the steps in order on (B, 3, H, W); the input stays as it was, the result may be it where there
+    is nothing to do."""
     if not steps:
         return images
     own, shared, rows = _sent(images, steps)
@@ -144,7 +147,8 @@ def run(images: Tensor, steps: Sequence[Step]) -> Tensor:
 
 
 def _put(out: Tensor, places: Ints, picked: Tensor, done: Tensor) -> None:
-    """Rows back to their places. index_copy_ on the CPU goes element by element, a hundred times slower than copying rows."""
+    """Rows back to their places. index_copy_ on the CPU goes element by element, a hundred times slower
+    than copying rows."""
     if kernels.on_cpu(out.device):
         for place, row in zip(places.tolist(), done.unbind(0), strict=True):
             out[place].copy_(row)
@@ -156,8 +160,9 @@ _CHUNK_BYTES = 4 << 20
 
 
 def _chunk(images: Tensor, count: int) -> int:
-    """Number of rows that a kernel gets at once: all; on the CPU, as many as stay in its caches, and below the size from which malloc maps
-    fresh pages, which cost more to fault in than to compute on. Rows are independent: no chunk changes a pixel."""
+    """Number of rows that a kernel gets at once: all; on the CPU, as many as stay in its caches, and below
+    the size from which malloc maps fresh pages, which cost more to fault in than to compute on. Rows are
+    independent: no chunk changes a pixel."""
     if not kernels.on_cpu(images.device):
         return max(count, 1)
     return max(1, _CHUNK_BYTES // (4 * images[0].numel()))
@@ -166,7 +171,8 @@ def _chunk(images: Tensor, count: int) -> int:
 def _sent(
     images: Tensor, steps: Sequence[Step]
 ) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]], list[Tensor]]:
-    """Every step's arrays, shared arrays and rows where they are needed; rows that are all of them are not."""
+    """Every step's arrays, shared arrays and rows where they are needed; rows that are all of them are
+    not."""
     kinds = [{} if step.on_host else step.arrays for step in steps], [step.shared for step in steps]
     partial = [kernels.on_cpu(images.device) or len(step.rows) < len(images) for step in steps]
     flat = [array for kind in kinds for named in kind for array in named.values()]

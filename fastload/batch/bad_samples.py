@@ -1,11 +1,13 @@
-"""on_error= for samples that Python makes: the exceptions that count as a bad sample, and the handling of its row.
+"""on_error= for samples that Python makes: the exceptions that count as a bad sample, and the handling of its
+row.
 
 NOTE [ bad samples: which exceptions ]
-On packed data with a Python step a bad sample is a SampleError: its record cannot be read or decoded. What the Python step raises is an
-error of the program. On any other map-style Dataset it is every Exception that `__getitem__` raises, since nobody can tell a broken file
-from a broken program there; for that reason an epoch whose samples are all skipped is an error. These are never bad samples: fastload's
-other errors (ClosedError, ResourceError, ...), KeyboardInterrupt and SystemExit, an index that the dataset does not have (an error of the
-sampler), and exceptions of collate_fn or worker_init_fn.
+On packed data with a Python step a bad sample is a SampleError: its record cannot be read or decoded. What
+the Python step raises is an error of the program. On any other map-style Dataset it is every Exception that
+`__getitem__` raises, since nobody can tell a broken file from a broken program there; for that reason an
+epoch whose samples are all skipped is an error. These are never bad samples: fastload's other errors
+(ClosedError, ResourceError, ...), KeyboardInterrupt and SystemExit, an index that the dataset does not have
+(an error of the sampler), and exceptions of collate_fn or worker_init_fn.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ def seed_worker(base_seed: int, worker: int) -> int:
 
 @contextmanager
 def _no_traceback_texts() -> Iterator[None]:
-    """No text of the stack is made: torch.manual_seed() keeps one for each kind of device that is not in use yet, for which it reads the
-    source files of all callers, a fourth of what a worker takes to start."""
+    """No text of the stack is made: torch.manual_seed() keeps one for each kind of device that is not in use
+    yet, for which it reads the source files of all callers, a fourth of what a worker takes to start."""
     limit = getattr(sys, "tracebacklimit", None)
     sys.tracebacklimit = 0
     try:
@@ -58,8 +60,8 @@ def _no_traceback_texts() -> Iterator[None]:
 
 
 def seed_sample(seed: int, epoch: int, index: Any, occurrence: int = 0) -> None:
-    """Seeds torch, random and NumPy for one sample, from (seed, epoch, index, occurrence) alone; an index that is no integer counts by its
-    repr."""
+    """Seeds torch, random and NumPy for one sample, from (seed, epoch, index, occurrence) alone; an index
+    that is no integer counts by its repr."""
     with suppress(TypeError):
         index = operator.index(index)
     if not isinstance(index, int) or index < 0:
@@ -137,7 +139,8 @@ class Lost:
         return [row for row in range(rows) if self.instead.get(row, row) is not None]
 
     def among(self, index: Any, batched: bool) -> Any:
-        """The indices of the samples that are in the batch, where those of `index` were asked for; without `batched` the one."""
+        """The indices of the samples that are in the batch, where those of `index` were asked for; without
+        `batched` the one."""
         if not self.instead:
             return index
         if not batched:
@@ -147,7 +150,8 @@ class Lost:
     def occurring(
         self, occurrences: npt.NDArray[np.uint32] | None, rows: int
     ) -> npt.NDArray[np.uint32] | None:
-        """The occurrences of the samples that are in the batch of so many rows, where those of all rows were these; None: all are 0."""
+        """The occurrences of the samples that are in the batch of so many rows, where those of all rows
+        were these; None: all are 0."""
         if not self.instead:
             return occurrences
         found = np.zeros(rows, np.uint32) if occurrences is None else occurrences.copy()
@@ -177,7 +181,8 @@ class Policy:
         return self.on_error == "raise"
 
     def make(self, dataset: Any, get: Get, index: Any, row: int, lost: Lost, occurrence: int = 0) -> Any:
-        """The sample `index` by `get`, or its substitute; NOTHING where it is left out. Bad samples are noted in `lost`.
+        """The sample `index` by `get`, or its substitute; NOTHING where it is left out. Bad samples are noted
+        in `lost`.
 
         Raises:
             SampleError: neither the sample nor any of its substitutes could be made.
@@ -211,8 +216,8 @@ class Policy:
         lost: Lost,
         occurrences: Sequence[int] | None = None,
     ) -> Any:
-        """The samples of a batch: by `several` (the dataset's `__getitems__`) if there is one and no sample is bad, else one by one. So are
-        those of packed data of which one comes again.
+        """The samples of a batch: by `several` (the dataset's `__getitems__`) if there is one and no sample
+        is bad, else one by one. So are those of packed data of which one comes again.
 
         NOTHING where all of them are left out.
 
@@ -262,14 +267,15 @@ class Policy:
     def _substitutes(
         self, dataset: Any, index: Any, bad: Exception, occurrence: int
     ) -> tuple[int, list[int]]:
-        """Occurrence of any substitute, and positions to try. Of packed data they follow from the index in the packed dataset, as on native
-        threads."""
+        """Occurrence of any substitute, and positions to try. Of packed data they follow from the index in
+        the packed dataset, as on native threads."""
         count = len(dataset)
         try:
             position = operator.index(index) % count
         except TypeError:
             raise SampleError(
-                f'{reason_of(bad, index)}; on_error="replace" chooses by position, and the index {index!r} is none: use on_error="skip"'
+                f'{reason_of(bad, index)}; on_error="replace" chooses by position, and the index '
+                f'{index!r} is none: use on_error="skip"'
             ) from bad
         key = bad.index if self.packed and isinstance(bad, SampleError) and bad.index >= 0 else position
         tried = substitutes(self.seed, self.epoch, key, count, occurrence)
@@ -294,14 +300,17 @@ def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any, o
     made = several([index])
     if not isinstance(made, list | tuple) or len(made) != 1:
         raise ArgumentError(
-            f"on_error= finds the bad sample of a batch by calling __getitems__ with one index at a time, which has to return a list of "
-            f'one sample, not {type(made).__name__}; on_error="raise" shows the batch\'s own error: {type(error).__name__}: {error}'
+            "on_error= finds the bad sample of a batch by calling __getitems__ with one index at a "
+            "time, which has to return a list of "
+            f'one sample, not {type(made).__name__}; on_error="raise" shows the batch\'s own error: '
+            f"{type(error).__name__}: {error}"
         ) from error
     return made[0]
 
 
 class WrappedError(ExceptionWrapper):
-    """A SampleError or RemoteError on its way out of a worker process, with its attributes; torch's wrapper keeps only the text."""
+    """A SampleError or RemoteError on its way out of a worker process, with its attributes; torch's
+    wrapper keeps only the text."""
 
     def __init__(self, error: SampleError | RemoteError, where: str) -> None:
         super().__init__(where=where)  # type: ignore[no-untyped-call]

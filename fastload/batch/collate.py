@@ -1,4 +1,5 @@
-"""Collate: makes batches of samples whose parts differ in size: as lists, padded to the largest, or one after another.
+"""Collate: makes batches of samples whose parts differ in size: as lists, padded to the largest, or one after
+another.
 
 | part of a sample | "list" | "padded" | "flat" |
 |---|---|---|---|
@@ -7,22 +8,29 @@
 | images and masks | a list | one tensor; with pad_to= Padded (B, C, H, W) or (B, H, W) | the same |
 | texts, bytes, JSON values, polygons | a list | a list | a list |
 
-The schema of packed data says what each part is. In other datasets it follows from the sample alone, so that all batches are alike:
-- The image has three dimensions. In a tuple it stands first; in a dict it has the key "image", or else stands first.
+The schema of packed data says what each part is. In other datasets it follows from the sample alone, so that
+all batches are alike:
+- The image has three dimensions. In a tuple it stands first; in a dict it has the key "image", or else stands
+  first.
 - A list or tuple of such images is the image's views.
-- A further part with the dtype and the channels of the image is an image too if it has floats; with integers, if the sample has no rows
-  (two dimensions or one) beside it and no key calls it a mask. So is each entry of a tuple that has nothing else.
-- Of the other parts, a tensor (height, width) as large as the image is a mask, and (number, height, width) are instances.
-- Every other tensor or array of one dimension or more has rows of any number; an empty list among tensors has none.
+- A further part with the dtype and the channels of the image is an image too if it has floats; with integers,
+  if the sample has no rows (two dimensions or one) beside it and no key calls it a mask. So is each entry of
+  a tuple that has nothing else.
+- Of the other parts, a tensor (height, width) as large as the image is a mask, and (number, height, width)
+  are instances.
+- Every other tensor or array of one dimension or more has rows of any number; an empty list among tensors has
+  none.
 - torchvision's tv_tensors say themselves what they are.
 - Numbers that are None in a sample of the batch become a list.
 
-`what_differs` words the error for samples of one batch that differ in shape where default_collate stacks them.
+`what_differs` words the error for samples of one batch that differ in shape where default_collate stacks
+them.
 
 NOTE [ unequal samples: which error ]
-Samples of packed data and of files in place make a BatchShapeError. A Dataset of the user's own gets torch's error, as under DataLoader,
-with the same words: from a worker process below torch's first line, without a traceback, which would show torch's code alone; in the
-calling process as a note on it (where Python has notes, from 3.11; before, as its cause).
+Samples of packed data and of files in place make a BatchShapeError. A Dataset of the user's own gets torch's
+error, as under DataLoader, with the same words: from a worker process below torch's first line, without a
+traceback, which would show torch's code alone; in the calling process as a note on it (where Python has
+notes, from 3.11; before, as its cause).
 """
 
 from __future__ import annotations
@@ -125,7 +133,8 @@ def what_differs(samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
         else ""
     )
     return (
-        f"{_part(found.path)} has {one} and {other} of one batch, and without collate= a batch has one tensor for it: pass "
+        f"{_part(found.path)} has {one} and {other} of one batch, and without collate= a batch has "
+        "one tensor for it: pass "
         f'collate="list", "padded" or "flat" to FastLoader{way}'
     )
 
@@ -139,7 +148,8 @@ def _part(path: Path) -> str:
 
 
 def what_is_no_number(samples: Sequence[Any], indices: Sequence[Any] | None) -> str:
-    """One sentence on the first Pillow image or None in some samples, of which default_collate makes no tensor; "" if there is none."""
+    """One sentence on the first Pillow image or None in some samples, of which default_collate makes no
+    tensor; "" if there is none."""
     pillow = getattr(sys.modules.get("PIL.Image"), "Image", ())
     for row, sample in enumerate(samples):
         for path, leaf in _leaves(sample):
@@ -259,16 +269,18 @@ _TV_CLASSES: dict[str, Collated] = {"Image": "picture", "BoundingBoxes": "rows",
 class Collate:
     """A collate_fn that makes batches of one form; see the table above.
 
-    With form="list" a tuple of parts becomes a list with a list for each part, `[images, targets]` for detection's `(image, target)`, and
-    samples of any other kind stay one by one in a list. With the others the structure of a sample is kept, and tuples become lists, as
-    default_collate does it. A sample's own lists stay as they are, in a list, but for the list of an image's views.
+    With form="list" a tuple of parts becomes a list with a list for each part, `[images, targets]` for
+    detection's `(image, target)`, and samples of any other kind stay one by one in a list. With the others
+    the structure of a sample is kept, and tuples become lists, as default_collate does it. A sample's own
+    lists stay as they are, in a list, but for the list of an image's views.
 
     Attributes:
         form: "list", "padded" or "flat".
-        pad_to: images and masks of different sizes are padded with zeros below and on the right, to the largest height and width of the
-            batch, each rounded up to a multiple of pad_to. None: all have one size.
-        kinds: forms of joining of a sample's parts, in its structure: `fastload.store.kinds.base.Collated` has them. None, for all or a
-            part: the form follows from the samples.
+        pad_to: images and masks of different sizes are padded with zeros below and on the right, to the
+            largest height and width of the batch, each rounded up to a multiple of pad_to. None: all have one
+            size.
+        kinds: forms of joining of a sample's parts, in its structure: `fastload.store.kinds.base.Collated`
+            has them. None, for all or a part: the form follows from the samples.
 
     Raises:
         ArgumentError: no such form; pad_to is no positive number, or goes with "list".
@@ -287,7 +299,8 @@ class Collate:
             raise ArgumentError(f"pad_to={self.pad_to!r}: give a number of pixels, 1 or more")
         if self.form == "list":
             raise ArgumentError(
-                'pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop it, or use "padded"'
+                'pad_to= pads the images of a batch, and collate="list" leaves each as it is: drop '
+                'it, or use "padded"'
             )
 
     def __str__(self) -> str:
@@ -299,7 +312,8 @@ class Collate:
 
         Raises:
             BatchShapeError: images or masks have different sizes, and pad_to is None.
-            ArgumentError: rows of one part have different shapes, or a part is a tensor in one sample and none in another.
+            ArgumentError: rows of one part have different shapes, or a part is a tensor in one sample and
+                none in another.
         """
         if self.form == "list":
             return _listed(samples)
@@ -358,7 +372,8 @@ class Collate:
         height, width = self._frame(images)
         if len({image.shape[:-2] for image in images}) > 1:
             raise ArgumentError(
-                f"{_named(path)}: images of one batch have different channels: {_two(each.shape for each in images)}"
+                f"{_named(path)}: images of one batch have different channels: "
+                f"{_two(each.shape for each in images)}"
             )
         values = _zeros((len(images), *images[0].shape[:-2], height, width), images)
         mask = values.new_zeros((len(images), height, width), dtype=torch.bool)
@@ -425,7 +440,8 @@ def _at(values: Sequence[Any], key: Any, path: tuple[Any, ...]) -> list[Any]:
         )
         if not alike or len(each) != len(first):
             raise ArgumentError(
-                f"{_named(path)}: samples of one batch have different parts: {_parts(first)} and {_parts(each)}"
+                f"{_named(path)}: samples of one batch have different parts: {_parts(first)} and "
+                f"{_parts(each)}"
             )
     return [each[key] for each in values]
 
@@ -442,9 +458,11 @@ class _Image(NamedTuple):
     Attributes:
         path: path of the image in a sample; () for the sample itself.
         sizes: (height, width) by sample; None if the part has not three dimensions.
-        like: dtype and number of channels, of its first view where it is a list or tuple of views; None where it is neither.
+        like: dtype and number of channels, of its first view where it is a list or tuple of views; None where
+            it is neither.
         views: True if it is a list of views.
-        integers: True if a further image may have integers: only the sample around it, and its key, tell it from instances.
+        integers: True if a further image may have integers: only the sample around it, and its key, tell it
+            from instances.
     """
 
     path: tuple[Any, ...]
@@ -485,7 +503,8 @@ class _Image(NamedTuple):
         return cls(path, sizes, like, views, integers)
 
     def has_views(self, values: Sequence[Any], path: tuple[Any, ...]) -> bool:
-        """Returns True if a part is views of the image: a list or tuple in its place, or beside it if it has views; or another tuple."""
+        """Returns True if a part is views of the image: a list or tuple in its place, or beside it if it
+        has views; or another tuple."""
         if len(path) != 1 or not all(_all_images(each) for each in values):
             return False
         if path == self.path:
@@ -520,7 +539,8 @@ def _like(image: Tensor | np.ndarray[Any, Any]) -> tuple[str, int]:
 
 
 def _without_lists(values: Sequence[Any]) -> Sequence[Any]:
-    """Values with empty lists among tensors made tensors without rows: Hugging Face's datasets write no rows so."""
+    """Values with empty lists among tensors made tensors without rows: Hugging Face's datasets write no
+    rows so."""
     like = next((each for each in values if isinstance(each, Tensor | np.ndarray)), None)
     if like is None or not any(isinstance(each, list) and not each for each in values):
         return values
@@ -529,11 +549,13 @@ def _without_lists(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _views_of(values: Sequence[Any], path: tuple[Any, ...]) -> Iterable[Sequence[Any]]:
-    """The first view of each sample, the second, and so on. Raises ArgumentError where samples have different numbers of them."""
+    """The first view of each sample, the second, and so on. Raises ArgumentError where samples have
+    different numbers of them."""
     counts = sorted({len(views) for views in values})
     if len(counts) > 1:
         raise ArgumentError(
-            f"{_named(path)}: samples of one batch have different numbers of views: {counts[0]} and {counts[-1]}"
+            f"{_named(path)}: samples of one batch have different numbers of views: {counts[0]} and "
+            f"{counts[-1]}"
         )
     return zip(*values, strict=True)
 
@@ -554,9 +576,8 @@ def _collated_as(values: Sequence[Any], path: tuple[Any, ...], image: _Image) ->
     if isinstance(first, int | float) or (
         isinstance(first, np.generic | Tensor | np.ndarray) and first.ndim == 0
     ):
-        return (
-            "list" if any(each is None for each in values) else "stack"
-        )  # no tensor has a value that is missing
+        # No tensor has a value that is missing.
+        return "list" if any(each is None for each in values) else "stack"
     if not isinstance(first, Tensor | np.ndarray) or (
         isinstance(first, np.ndarray) and first.dtype.kind not in "biufc"
     ):
@@ -577,9 +598,8 @@ def _collated_as(values: Sequence[Any], path: tuple[Any, ...], image: _Image) ->
         return "picture"
     if image.sizes is None or any(not isinstance(each, Tensor | np.ndarray) for each in values):
         return "rows"
-    some = [
-        (each, size) for each, size in zip(values, image.sizes, strict=True) if each.shape != (0,)
-    ]  # no rows may lack their shape
+    # No rows may lack their shape.
+    some = [(each, size) for each, size in zip(values, image.sizes, strict=True) if each.shape != (0,)]
     as_large = all(tuple(each.shape[-2:]) == size for each, size in some)
     forms: dict[int, Collated] = {2: "picture", 3: "masks"}
     return forms.get(some[0][0].ndim, "rows") if some and as_large else "rows"
@@ -594,7 +614,8 @@ def _tensors(values: Sequence[Any], path: tuple[Any, ...]) -> list[Tensor]:
     for each in values:
         if not isinstance(each, Tensor | np.ndarray):
             raise ArgumentError(
-                f"{_named(path)} is a {type(each).__name__} in one sample of a batch, where tensors are collated"
+                f"{_named(path)} is a {type(each).__name__} in one sample of a batch, where tensors "
+                "are collated"
             )
     return [
         each.as_subclass(Tensor) if isinstance(each, Tensor) else torch.as_tensor(each) for each in values
@@ -602,7 +623,8 @@ def _tensors(values: Sequence[Any], path: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _as_rows(tensors: list[Tensor]) -> list[Tensor]:
-    """Tensors of rows; an empty tensor of one dimension, which has no rows, gets the shape of the others' rows."""
+    """Tensors of rows; an empty tensor of one dimension, which has no rows, gets the shape of the others'
+    rows."""
     like = next((each for each in tensors if each.ndim > 1), None)
     return (
         tensors
@@ -619,7 +641,8 @@ def _copy(part: Tensor, whole: Tensor) -> None:
 
 
 def _zeros(shape: tuple[int, ...], parts: Sequence[Tensor]) -> Tensor:
-    """Zeros of the dtype that all parts have, or are promoted to, on the first one's device; channels_last where they are."""
+    """Zeros of the dtype that all parts have, or are promoted to, on the first one's device; channels_last
+    where they are."""
     out = parts[0].new_zeros(shape, dtype=reduce(torch.promote_types, (part.dtype for part in parts)))
     return out.contiguous(memory_format=torch.channels_last) if _are_last(shape, parts) else out
 
@@ -633,8 +656,10 @@ def _require_one_size(images: Sequence[Tensor], path: tuple[Any, ...]) -> None:
     shapes = [image.shape for image in images]
     if len(set(shapes)) > 1:
         raise BatchShapeError(
-            f"{_named(path)}: images of one batch have different sizes: {_two(shapes)}. pad_to=1 pads them to the largest, pad_to=32 to a "
-            'multiple of 32; collate="list" leaves them as they are; or add a transform that ends at one size, such as Resize((224, 224))'
+            f"{_named(path)}: images of one batch have different sizes: {_two(shapes)}. pad_to=1 "
+            "pads them to the largest, pad_to=32 to a "
+            'multiple of 32; collate="list" leaves them as they are; or add a transform that ends at '
+            "one size, such as Resize((224, 224))"
         )
 
 

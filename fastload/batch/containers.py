@@ -1,9 +1,10 @@
-"""Containers of a batch: its tensors one by one, a change of each, its parts by their places, and the way to a device.
+"""Containers of a batch: its tensors one by one, a change of each, its parts by their places, and the way to
+a device.
 
-A batch is a tensor, or a mapping, list, tuple or named tuple of batches, or an object of any other kind. Containers keep their type. An
-object that has a method `to` of its own (transformers' BatchEncoding, PackedSequence, a graph of PyG) moves itself to a device; any other
-stays as it is. torch.utils._pytree is not used: it takes a subclass of dict or list for a single object, so its tensors would stay where
-they are.
+A batch is a tensor, or a mapping, list, tuple or named tuple of batches, or an object of any other kind.
+Containers keep their type. An object that has a method `to` of its own (transformers' BatchEncoding,
+PackedSequence, a graph of PyG) moves itself to a device; any other stays as it is. torch.utils._pytree is not
+used: it takes a subclass of dict or list for a single object, so its tensors would stay where they are.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Flat(NamedTuple):
 
 
 def to_device(batch: Any, device: torch.device, *, closed: bool = True) -> Any:
-    """Moves every tensor of a batch, and every object that moves itself. To CUDA the host does not wait: what is not pinned yet is pinned
-    for it.
+    """Moves every tensor of a batch, and every object that moves itself. To CUDA the host does not wait: what
+    is not pinned yet is pinned for it.
 
     Args:
         batch: the batch.
@@ -94,7 +95,8 @@ def leaves_of(batch: Any) -> Iterator[Any]:
 
 
 def is_closed(value: Any) -> bool:
-    """Returns True if an object moves itself to a device, and nobody can tell which stream uses its memory."""
+    """Returns True if an object moves itself to a device, and nobody can tell which stream uses its
+    memory."""
     shown = isinstance(value, torch.Tensor | Mapping | list | tuple) or callable(
         getattr(type(value), "record_stream", None)
     )
@@ -128,7 +130,8 @@ def _moved_by_itself(value: Any, device: torch.device) -> Any:
 
 
 def _mapping_like(mapping: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
-    """The values in a mapping of the same type, as torch's pin_memory makes one: a copy that is updated, else a new one; else a dict."""
+    """The values in a mapping of the same type, as torch's pin_memory makes one: a copy that is updated,
+    else a new one; else a dict."""
     if type(mapping) is dict:
         return values
     try:

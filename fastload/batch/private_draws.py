@@ -1,4 +1,5 @@
-"""Draws of torch's functions in one thread from a generator of its own: other threads, and the global generator, do not notice."""
+"""Draws of torch's functions in one thread from a generator of its own: other threads, and the global
+generator, do not notice."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ class GlobalDraw(FastloadError):
 
 
 class PrivateDraws(TorchFunctionMode):
-    """In this thread, torch's functions draw from `generator` the numbers that the global generator would give after the same seed.
+    """In this thread, torch's functions draw from `generator` the numbers that the global generator would
+    give after the same seed.
 
-    1. A function mode acts in the thread that enters it alone. It costs a third of what a dispatch mode does, which acts on every op, and
-       whose first use imports much of torch's compiler.
-    2. It sees what Python calls. A function of torch that draws by itself, and has no op of its name, it does not see.
+    1. A function mode acts in the thread that enters it alone. It costs a third of what a dispatch mode does,
+       which acts on every op, and whose first use imports much of torch's compiler.
+    2. It sees what Python calls. A function of torch that draws by itself, and has no op of its name, it does
+       not see.
     3. Python's `random` and NumPy are not affected.
 
     Raises:
@@ -44,7 +47,8 @@ class PrivateDraws(TorchFunctionMode):
 
 @cache
 def takes_generator(func: Any) -> bool | None:
-    """True if a function of torch draws random numbers from a generator that it is given; None if it does not draw."""
+    """True if a function of torch draws random numbers from a generator that it is given; None if it does
+    not draw."""
     packet = getattr(torch.ops.aten, getattr(func, "__name__", ""), None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None

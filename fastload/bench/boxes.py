@@ -1,4 +1,5 @@
-"""torchvision's RandomResizedCrop, the box of it, with Python's random. Imports no torch, which not every loader's environment has."""
+"""torchvision's RandomResizedCrop, the box of it, with Python's random. Imports no torch, which not every
+loader's environment has."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ LOW, HIGH = math.log(3 / 4), math.log(4 / 3)
 def random_box(
     width: int, height: int, scale: tuple[float, float] = (0.08, 1.0)
 ) -> tuple[int, int, int, int]:
-    """RandomResizedCrop's box (x, y, width, height) in an image of width x height pixels; `scale`: least and most share of the area."""
+    """RandomResizedCrop's box (x, y, width, height) in an image of width x height pixels; `scale`: least
+    and most share of the area."""
     area = width * height
     for _ in range(10):
         target = area * random.uniform(*scale)

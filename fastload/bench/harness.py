@@ -1,7 +1,8 @@
 """Interleaved turns, each in a process of its own, and what comes out of them. Imports no torch.
 
-Round by round every loader takes one turn (A B C A B C ...), so that a machine that slows down slows them all. Values
-are medians over rounds; a ratio is the median of the rounds' own ratios, each of two neighbouring turns.
+Round by round every loader takes one turn (A B C A B C ...), so that a machine that slows down slows them
+all. Values are medians over rounds; a ratio is the median of the rounds' own ratios, each of two neighbouring
+turns.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def take_turn(
 
     Args:
         spec: the turn to run.
-        before_epoch: for mode ``once``: called when the child has done its imports and waits; then it goes on.
+        before_epoch: for mode ``once``: called when the child has done its imports and waits; then it goes
+            on.
         timeout: seconds until the child is killed.
 
     Raises:
@@ -141,8 +143,8 @@ def interleave(
 ) -> list[Measured]:
     """Calls each (name, title, turn) once a round, in order; a turn gets the round's number.
 
-    A turn whose result is not ok drops out with its reason; the others go on. The note of a turn says what the loader reached
-    before, and how long the turns that are left will take.
+    A turn whose result is not ok drops out with its reason; the others go on. The note of a turn says what
+    the loader reached before, and how long the turns that are left will take.
     """
     measured = [Measured(name, title) for name, title, _ in turns]
     took: list[float] = []
@@ -186,8 +188,8 @@ def count_packed(path: Path) -> int:
 class Sources:
     """The rivals' inputs, made once from an ImageFolder tree in a temporary folder that ``close`` removes.
 
-    ``files`` is the tree's listing, in ImageFolder order, as JSON; ``lmdb`` is what HandWritten reads, made on first
-    use.
+    ``files`` is the tree's listing, in ImageFolder order, as JSON; ``lmdb`` is what HandWritten reads, made
+    on first use.
     """
 
     def __init__(self, against: Path, limit: int = 0) -> None:
@@ -288,7 +290,8 @@ def compare(
 
 
 def write_trace(base: TurnSpec, path: Path) -> None:
-    """Writes a trace of a warm epoch of a FastLoader, in a turn of its own: what is measured is measured without one.
+    """Writes a trace of a warm epoch of a FastLoader, in a turn of its own: what is measured is measured
+    without one.
 
     Raises:
         BenchError: the turn failed.

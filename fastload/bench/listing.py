@@ -1,4 +1,5 @@
-"""The rivals' input files: a listing of an ImageFolder tree, and the LMDB of a careful user. Imports no torch."""
+"""The rivals' input files: a listing of an ImageFolder tree, and the LMDB of a careful user. Imports no
+torch."""
 
 from __future__ import annotations
 

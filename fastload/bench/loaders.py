@@ -69,17 +69,20 @@ def build(spec: TurnSpec) -> Iterable[Batch]:
 
 
 def build_fastload(spec: TurnSpec, opening: Mapping[str, Any] | None = None, **more: Any) -> FastLoader[Any]:
-    """The FastLoader that spec names; `more` are arguments of it beside those of the spec, and `opening` those of its PackedDataset."""
+    """The FastLoader that spec names; `more` are arguments of it beside those of the spec, and `opening`
+    those of its PackedDataset."""
     from fastload import FastLoader
 
     return FastLoader(**_arguments(_packed(spec, **(opening or {})), spec), seed=spec.seed, **more)
 
 
 def check_batch(batch: Batch, spec: TurnSpec) -> None:
-    """Raises RuntimeError when a loader does not deliver what all of them must: the comparison would be void."""
+    """Raises RuntimeError when a loader does not deliver what all of them must: the comparison would be
+    void."""
     images, labels = batch
     shape = (spec.batch_size, 3, spec.size, spec.size)
     if tuple(images.shape) != shape or images.dtype != torch.uint8 or tuple(labels.shape) != shape[:1]:
         raise RuntimeError(
-            f"{spec.kind} gave {images.dtype} {tuple(images.shape)} and labels {tuple(labels.shape)}, not uint8 {shape}"
+            f"{spec.kind} gave {images.dtype} {tuple(images.shape)} and labels "
+            f"{tuple(labels.shape)}, not uint8 {shape}"
         )

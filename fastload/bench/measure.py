@@ -1,4 +1,5 @@
-"""Figures of the operating system about a tree of processes, and facts about the machine. Imports no torch."""
+"""Figures of the operating system about a tree of processes, and facts about the machine. Imports no
+torch."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def median(values: Iterable[float | None]) -> float | None:
 
 
 def spread(values: Iterable[float | None]) -> float | None:
-    """Half the range of the values over their median: how far rounds lie apart, 0.03 for 3%. None below two values."""
+    """Half the range of the values over their median: how far rounds lie apart, 0.03 for 3%. None below
+    two values."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return None
@@ -44,7 +46,8 @@ def _stat_fields(pid: int) -> list[str] | None:
 
 
 def descendants(root: int) -> list[int]:
-    """The live descendants of process root, parents first, root not among them. Empty where there is no /proc."""
+    """The live descendants of process root, parents first, root not among them. Empty where there is no
+    /proc."""
     if not (PROC / "self" / "stat").exists():
         return []
     children: dict[int, list[int]] = {}
@@ -64,12 +67,13 @@ PSS_PARTS = {"Pss:": "pss", "Pss_Anon:": "anon", "Pss_File:": "file", "Pss_Shmem
 
 
 def tree_pss(root: int) -> dict[str, int] | None:
-    """Proportional set size of root and its descendants, in bytes: a page that n processes map counts 1/n in each.
+    """Proportional set size of root and its descendants, in bytes: a page that n processes map counts 1/n in
+    each.
 
-    ``pss`` is the whole; ``anon`` (heap and stacks), ``file`` (libraries and mapped datasets: page cache) and ``shmem``
-    (shared memory, memfd) are its parts, where the kernel (5.4 and later) tells them. None where it tells nothing.
-    Shared memory that is open and mapped nowhere counts too, which the kernel ascribes to no process: batches of torch's workers that
-    the loop has not taken yet are such.
+    ``pss`` is the whole; ``anon`` (heap and stacks), ``file`` (libraries and mapped datasets: page cache) and
+    ``shmem`` (shared memory, memfd) are its parts, where the kernel (5.4 and later) tells them. None where it
+    tells nothing. Shared memory that is open and mapped nowhere counts too, which the kernel ascribes to no
+    process: batches of torch's workers that the loop has not taken yet are such.
     """
     total: dict[str, int] = {}
     tree = [root, *descendants(root)]
@@ -129,7 +133,8 @@ def tree_cpu_seconds() -> float:
 
 
 def machine_busy_seconds() -> float | None:
-    """CPU seconds that the whole machine has been busy, time stolen by a hypervisor included; None where unknown."""
+    """CPU seconds that the whole machine has been busy, time stolen by a hypervisor included; None where
+    unknown."""
     try:
         fields = (PROC / "stat").read_text(encoding="ascii").splitlines()[0].split()
     except OSError:
@@ -154,7 +159,8 @@ class OthersTime:
 
 
 def tree_read_bytes() -> int | None:
-    """Bytes that this process and its live descendants made the kernel fetch from storage; None where unknown."""
+    """Bytes that this process and its live descendants made the kernel fetch from storage; None where
+    unknown."""
     total = 0
     for pid in [os.getpid(), *descendants(os.getpid())]:
         try:

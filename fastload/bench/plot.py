@@ -61,7 +61,8 @@ def _figure() -> Any:
 
 
 def draw(document: Json, path: Path) -> None:
-    """Writes the plot: images/s on the left, the other columns on the right; loaders that did not run are left out.
+    """Writes the plot: images/s on the left, the other columns on the right; loaders that did not run are
+    left out.
 
     Raises:
         ArgumentError: matplotlib is not installed, no loader ran, or the path cannot be written.
@@ -76,7 +77,10 @@ def draw(document: Json, path: Path) -> None:
         axes = figure.add_subplot(grid[number_of_panel // 2, 1 + number_of_panel % 2])
         _bars(axes, rows, *panel, labels=False)
     settings = document["settings"]
-    work = f"RandomResizedCrop({settings['size']}) + flip, batches of {settings['batch_size']}, {settings['workers']} threads or workers"
+    work = (
+        f"RandomResizedCrop({settings['size']}) + flip, batches of {settings['batch_size']}, "
+        f"{settings['workers']} threads or workers"
+    )
     figure.suptitle(sentence(document), fontsize=13, fontweight="bold", x=0.01, ha="left")
     figure.supxlabel(f"{work}. {machine_line(document)}", fontsize=8, color="#555555", x=0.01, ha="left")
     try:

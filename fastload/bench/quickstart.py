@@ -1,4 +1,5 @@
-"""Quickstart: photographs made on the spot, and two loaders side by side in one process; the documentation's first page has them."""
+"""Quickstart: photographs made on the spot, and two loaders side by side in one process; the
+documentation's first page has them."""
 
 from __future__ import annotations
 
@@ -39,11 +40,13 @@ def drawn(count: int) -> dict[str, Callable[[], Image]]:
 def write_photographs(
     root: str | Path, photographs: Mapping[str, Callable[[], Image]] | None = None
 ) -> list[Path]:
-    """Writes root/CLASS/NUMBER.jpg, the same files each time: crops of each photograph at the sizes of ImageNet's.
+    """Writes root/CLASS/NUMBER.jpg, the same files each time: crops of each photograph at the sizes of
+    ImageNet's.
 
     Args:
         root: a folder; files in it that have these names are written anew.
-        photographs: a function that makes each photograph, by the name of its class; None: six that are drawn, 288 files in all.
+        photographs: a function that makes each photograph, by the name of its class; None: six that are
+            drawn, 288 files in all.
 
     Returns:
         Paths of the files.
@@ -77,8 +80,9 @@ def _crops(folder: Path, photograph: Image, rng: np.random.Generator) -> Iterato
 def side_by_side(ours: DataLoader[Any], theirs: DataLoader[Any], epochs: int = 3) -> str:
     """Two lines on the rates of a FastLoader and of torch's DataLoader over the same dataset.
 
-    Each runs its first epoch, in which workers start and files are looked at; then they take turns, epoch by epoch, the first of a turn
-    being now one and now the other. A rate is that of the median of the later epochs.
+    Each runs its first epoch, in which workers start and files are looked at; then they take turns, epoch by
+    epoch, the first of a turn being now one and now the other. A rate is that of the median of the later
+    epochs.
 
     Args:
         ours, theirs: the loaders; all epochs are iterated to their end, and batches are dropped.
@@ -91,10 +95,12 @@ def side_by_side(ours: DataLoader[Any], theirs: DataLoader[Any], epochs: int = 3
         for which in (0, 1) if turn % 2 else (1, 0):
             later[which].append(_seconds(loaders[which]))
     middle = [median(each) for each in later]
-    fastload, torchs = (
-        len(loader.dataset) / seconds for loader, seconds in zip(loaders, middle, strict=True)
-    )  # type: ignore[arg-type]
-    rates = f"FastLoader {fastload:,.0f} images/s, torch's DataLoader {torchs:,.0f} (first epoch: {first[1] / first[0]:.1f} times)"
+    samples = [len(loader.dataset) for loader in loaders]  # type: ignore[arg-type]
+    fastload, torchs = (count / seconds for count, seconds in zip(samples, middle, strict=True))
+    rates = (
+        f"FastLoader {fastload:,.0f} images/s, torch's DataLoader {torchs:,.0f} (first epoch: "
+        f"{first[1] / first[0]:.1f} times)"
+    )
     return f"{rates}\n{verdict(fastload / torchs)}"
 
 

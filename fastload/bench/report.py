@@ -33,7 +33,8 @@ def table(document: Json) -> Table:
     settings = document["settings"]
     caption = (
         f"decode + RandomResizedCrop({settings['size']}) + flip, uint8 batches of {settings['batch_size']}, "
-        f"{settings['workers']} threads or workers; medians of {settings['rounds']} interleaved rounds. first: first batch; "
+        f"{settings['workers']} threads or workers; medians of {settings['rounds']} interleaved "
+        "rounds. first: first batch; "
         "gap: between epochs; PSS: memory; CPU: of 1,000 images"
     )
     result = Table(
@@ -65,7 +66,8 @@ def left_out(document: Json) -> list[str]:
 
 
 def sentence(document: Json) -> str:
-    """One line: how many times the speed of torch's DataLoader fastload reached; else why that is not known."""
+    """One line: how many times the speed of torch's DataLoader fastload reached; else why that is not
+    known."""
     ratios = document["ratios"]
     for name in ("pillow", "packed"):
         if ratios.get(name) is not None:
@@ -85,7 +87,8 @@ def machine_line(document: Json) -> str:
 
 
 def disturbance(rows: list[Json]) -> str | None:
-    """A warning when other processes (or a hypervisor) took more than a twentieth of the machine during the turns."""
+    """A warning when other processes (or a hypervisor) took more than a twentieth of the machine during
+    the turns."""
     worst = max((row.get("others_share") or 0.0 for row in rows), default=0.0)
     if worst <= 0.05:
         return None

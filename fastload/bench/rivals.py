@@ -1,8 +1,8 @@
 """The datasets that fastload is held against: what people use today, each written as its users write it.
 
-torchvision cannot be assumed installed, so its RandomResizedCrop is written out here with its parameters (area
-0.08..1, aspect 3/4..4/3 log-uniform, ten tries, then the centre) and Python's random, which is cheaper than
-torchvision's draws from torch: what difference that makes is in the rivals' favour.
+torchvision cannot be assumed installed, so its RandomResizedCrop is written out here with its parameters
+(area 0.08..1, aspect 3/4..4/3 log-uniform, ten tries, then the centre) and Python's random, which is cheaper
+than torchvision's draws from torch: what difference that makes is in the rivals' favour.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ Sample = tuple[torch.Tensor, int]
 
 
 class PillowFolder(Dataset[Sample]):
-    """torchvision's ImageFolder with RandomResizedCrop, RandomHorizontalFlip and PILToTensor, in plain Pillow.
+    """torchvision's ImageFolder with RandomResizedCrop, RandomHorizontalFlip and PILToTensor, in plain
+    Pillow.
 
-    Item: (uint8 CHW tensor, label). As in torchvision the tensor is a permuted view of the HWC pixels, and the resize
-    is Pillow's antialiased bilinear.
+    Item: (uint8 CHW tensor, label). As in torchvision the tensor is a permuted view of the HWC pixels, and
+    the resize is Pillow's antialiased bilinear.
     """
 
     def __init__(self, files: list[tuple[str, int]], size: int) -> None:
@@ -49,11 +50,12 @@ class PillowFolder(Dataset[Sample]):
 
 
 class HandWritten(Dataset[Sample]):
-    """A careful user's own loader: JPEGs in one LMDB, PyTurboJPEG with DCT scaling, cv2.resize; opened once per worker.
+    """A careful user's own loader: JPEGs in one LMDB, PyTurboJPEG with DCT scaling, cv2.resize; opened once
+    per worker.
 
-    Item: (uint8 HWC tensor, label), contiguous, so that stacking is a plain copy; ``channels_first`` is the collate
-    function that turns the batch into NCHW in channels_last memory for nothing. The resize is cv2's bilinear, without
-    antialiasing.
+    Item: (uint8 HWC tensor, label), contiguous, so that stacking is a plain copy; ``channels_first`` is the
+    collate function that turns the batch into NCHW in channels_last memory for nothing. The resize is cv2's
+    bilinear, without antialiasing.
     """
 
     def __init__(self, path: str, length: int, size: int) -> None:
@@ -86,9 +88,8 @@ class HandWritten(Dataset[Sample]):
         width, height, _, _ = self._turbo.decode_header(data)
         x, y, w, h = random_box(width, height)
         part = next((n for n in (8, 4, 2) if min(w, h) >= n * self.size), 1)
-        image = self._turbo.decode(
-            data, scaling_factor=(1, part) if part > 1 else None, pixel_format=0
-        )  # 0: TJPF_RGB
+        # 0: TJPF_RGB.
+        image = self._turbo.decode(data, scaling_factor=(1, part) if part > 1 else None, pixel_format=0)
         image = image[y // part : max((y + h) // part, 1), x // part : max((x + w) // part, 1)]
         image = cv2.resize(image, (self.size, self.size), interpolation=cv2.INTER_LINEAR)
         if random.random() < 0.5:
@@ -97,6 +98,7 @@ class HandWritten(Dataset[Sample]):
 
 
 def channels_first(samples: list[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
-    """default_collate of HWC samples, seen as NCHW: (N, 3, H, W) uint8 in channels_last memory, and int64 labels."""
+    """default_collate of HWC samples, seen as NCHW: (N, 3, H, W) uint8 in channels_last memory, and int64
+    labels."""
     images, labels = torch.utils.data.default_collate(samples)
     return images.permute(0, 3, 1, 2), labels

@@ -1,9 +1,10 @@
-"""The child process that takes one turn: ``python -m fastload.bench.runner SPEC`` prints one line of JSON and ends.
+"""The child process that takes one turn: ``python -m fastload.bench.runner SPEC`` prints one line of JSON and
+ends.
 
-Clocks. The consumer does nothing with a batch but look at its shape (and sleep ``step_ms``). A *wait* is the time
-from asking for a batch to holding it. A rate is measured from the last batch of one epoch to the last batch of a
-later one, so that what a loader has prefetched at the start of the window equals what it has prefetched at the end;
-CPU time is read at the same two moments. The first epoch is never measured.
+Clocks. The consumer does nothing with a batch but look at its shape (and sleep ``step_ms``). A *wait* is the
+time from asking for a batch to holding it. A rate is measured from the last batch of one epoch to the last
+batch of a later one, so that what a loader has prefetched at the start of the window equals what it has
+prefetched at the end; CPU time is read at the same two moments. The first epoch is never measured.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ MEMORY_EVERY = 8
 
 
 class Consumer:
-    """Draws batches and keeps the times; ``first`` is the wait from iter() to the first batch of the last epoch.
+    """Draws batches and keeps the times; ``first`` is the wait from iter() to the first batch of the last
+    epoch.
 
-    ``check`` gets the first batch of each epoch, and raises where it is not what was agreed. After each batch the consumer sleeps
-    ``step_ms``.
+    ``check`` gets the first batch of each epoch, and raises where it is not what was agreed. After each batch
+    the consumer sleeps ``step_ms``.
     """
 
     def __init__(self, loader: Iterable[Any], check: Callable[[Any], None], step_ms: float = 0.0) -> None:
@@ -45,7 +47,8 @@ class Consumer:
         self.gaps: list[float] = []
 
     def epoch(self) -> int:
-        """Runs one epoch; returns its batches. The wait across the turn goes to ``gaps``, the others to ``waits``."""
+        """Runs one epoch; returns its batches. The wait across the turn goes to ``gaps``, the others to
+        ``waits``."""
         batches = 0
         asked = time.perf_counter()
         turn = asked if self.turn is None else self.turn
@@ -248,7 +251,8 @@ RUNS = {"rate": run_rate, "latency": run_latency, "growth": run_growth, "once": 
 
 
 def main(arguments: list[str]) -> int:
-    """Takes the turn; prints ``{"ok": true, ...}`` or ``{"ok": false, "reason": ...}`` as the last line of stdout."""
+    """Takes the turn; prints ``{"ok": true, ...}`` or ``{"ok": false, "reason": ...}`` as the last line of
+    stdout."""
     spec = TurnSpec.from_json(arguments[0])
     result: Json
     try:
@@ -262,9 +266,8 @@ def main(arguments: list[str]) -> int:
     except ImportError as error:
         result = {"ok": False, "reason": f"{error.name or 'a library'} is not installed"}
     except Exception as error:  # a rival's failure is a row of the table, not the end of the run
-        lines = str(error).strip().splitlines() or [
-            ""
-        ]  # torch puts a worker's traceback before its last line
+        # Torch puts a worker's traceback before its last line.
+        lines = str(error).strip().splitlines() or [""]
         result = {"ok": False, "reason": f"{type(error).__name__}: {lines[-1]}"}
     print(json.dumps(result), flush=True)  # noqa: T201
     return 0

@@ -40,17 +40,18 @@ class TurnSpec:
     Attributes:
         kind: kind of the loader.
         source: the packed dataset, the JSON list of files (pillow), or the LMDB (handwritten).
-        mode: ``rate`` (everything the table shows), ``latency`` (first batches of fresh and of persistent loaders),
-            ``growth``
-            (memory after each of many epochs), ``once`` (one epoch after a line on stdin, for cold caches), ``trace`` (a trace
-            of the second epoch, of a FastLoader).
+        mode: ``rate`` (everything the table shows), ``latency`` (first batches of fresh and of persistent
+            loaders), ``growth``
+            (memory after each of many epochs), ``once`` (one epoch after a line on stdin, for cold caches),
+            ``trace`` (a trace of the second epoch, of a FastLoader).
         images: samples the source holds; ``limit`` of them, evenly spaced, are used (0: all).
         seconds: a rate is measured over whole epochs for at least this long, two epochs at least.
         epochs: epochs of growth, repeats of latency.
         step_ms: the consumer sleeps this long on each batch, as a training step that runs on a device does.
         persistent: torch's persistent_workers.
-        rehearsal: for ``once``: another packed dataset of one batch or more; a batch of it is delivered before the epoch,
-            so that the program's own code (torch's, numpy's, this package's), evicted too, is not what is measured.
+        rehearsal: for ``once``: another packed dataset of one batch or more; a batch of it is delivered
+            before the epoch, so that the program's own code (torch's, numpy's, this package's), evicted too,
+            is not what is measured.
         trace: for ``trace``: the file to write.
     """
 
@@ -78,7 +79,8 @@ class TurnSpec:
                 raise ArgumentError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.used < self.batch_size:
             raise ArgumentError(
-                f"{self.used} images do not fill one batch of {self.batch_size}: lower --batch-size or use more images"
+                f"{self.used} images do not fill one batch of {self.batch_size}: lower --batch-size "
+                "or use more images"
             )
 
     @property

@@ -28,12 +28,16 @@ def attach(
     base: Annotated[
         str | None,
         typer.Option(
-            help="The folder of SRC as INDEX is to name it: absolute, or relative to INDEX; SRC's absolute path by default."
+            help=(
+                "The folder of SRC as INDEX is to name it: absolute, or relative to INDEX; SRC's "
+                "absolute path by default."
+            )
         ),
     ] = None,
     **options: Any,
 ) -> None:
-    """Makes a dataset of images that stay where they are. Only their places, and what decodes them faster, are written."""
+    """Makes a dataset of images that stay where they are. Only their places, and what decodes them faster,
+    are written."""
     from fastload.packing.attach import attach as run
 
     with run_again("attach"):

@@ -49,7 +49,8 @@ def bench(
     ] = 3.0,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Images used, evenly spaced; 0: all.")] = 4096,
 ) -> None:
-    """Measures fastload against torch's DataLoader on a packed dataset: speed, first batch, epoch gap, memory and CPU time.
+    """Measures fastload against torch's DataLoader on a packed dataset: speed, first batch, epoch gap, memory
+    and CPU time.
 
     Each loader runs in a process of its own, turn by turn; the table shows medians over the rounds.
     """

@@ -29,7 +29,8 @@ def push(
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Uploads a packed dataset to a URL. Files that are there are not sent again, so that a push that was stopped goes on."""
+    """Uploads a packed dataset to a URL. Files that are there are not sent again, so that a push that was
+    stopped goes on."""
     from fastload.transfer import push as run
 
     _need_url(url)
@@ -44,7 +45,8 @@ def push(
     )
     removed = f", {counted(summary.removed, 'old object')} removed" if summary.removed else ""
     say(
-        f"{shown(url)}: {counted(summary.samples, 'sample')} in {counted(summary.files, 'object')} of {human_bytes(summary.bytes)}; "
+        f"{shown(url)}: {counted(summary.samples, 'sample')} in {counted(summary.files, 'object')} "
+        f"of {human_bytes(summary.bytes)}; "
         f"{summary.sent_files:,} of them sent now, {human_bytes(summary.sent_bytes)}{removed}"
     )
 
@@ -70,7 +72,8 @@ def pull(
         progress=not quiet,
     )
     say(
-        f"{out}: {counted(summary.samples, 'sample')} in {counted(summary.files, 'file')} of {human_bytes(summary.bytes)}; "
+        f"{out}: {counted(summary.samples, 'sample')} in {counted(summary.files, 'file')} of "
+        f"{human_bytes(summary.bytes)}; "
         f"{summary.fetched_files:,} of them downloaded now, {human_bytes(summary.fetched_bytes)}"
     )
 
@@ -107,7 +110,8 @@ def cache(
         _need_url(url)
     if cache_size is not None and (url is None or remove):
         raise ArgumentError(
-            f"--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl --cache-size {cache_size}`: leave it out"
+            "--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl "
+            f"--cache-size {cache_size}`: leave it out"
         )
     if remove:
         removed, used = remove_caches(url, cache)
@@ -118,14 +122,15 @@ def cache(
         with _Filled(shown(url), quiet=quiet) as filled:
             there, count = fill_cache(url, cache, cache_size, options, filled.show, parsed_timeout(timeout))
         say(
-            f"{shown(url)}: {there:,} of {counted(count, 'sample')} {'is' if count == 1 else 'are'} in the cache"
-            + ("" if there == count else ", which has no room for more")
+            f"{shown(url)}: {there:,} of {counted(count, 'sample')} {'is' if count == 1 else 'are'} "
+            "in the cache" + ("" if there == count else ", which has no room for more")
         )
         return
     found = cached_datasets(cache)
     for each in found:
         say(
-            f"{human_bytes(each.bytes):>10}  {each.opened:%Y-%m-%d %H:%M}  {'in use' if each.used else '      '}  {each.url}"
+            f"{human_bytes(each.bytes):>10}  {each.opened:%Y-%m-%d %H:%M}  "
+            f"{'in use' if each.used else '      '}  {each.url}"
         )
     say(f"{human_bytes(sum(each.bytes for each in found)):>10}  {counted(len(found), 'dataset')}")
 

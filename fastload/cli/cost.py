@@ -96,5 +96,6 @@ def show_cost(manifest: Manifest, cache_size: str | None, known: tuple[Price, ..
     for price in known:
         when = f", {price.year}" if price.year else ""
         say_wrapped(
-            f"{price.store}: ${price.requests:g} per 1,000 GET, ${price.gib:g} per GiB that leaves the cloud ({price.source}{when})"
+            f"{price.store}: ${price.requests:g} per 1,000 GET, ${price.gib:g} per GiB that leaves "
+            f"the cloud ({price.source}{when})"
         )

@@ -41,8 +41,9 @@ def doctor(
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
 ) -> None:
-    """Checks a machine and a dataset before a job, in some seconds. Each line is good, bad or unknown, and says what to do. Exit code 1 if
-    one is bad. Nothing of the dataset is changed: its disk or bucket is measured by short reads, and some samples are decoded."""
+    """Checks a machine and a dataset before a job, in some seconds. Each line is good, bad or unknown, and
+    says what to do. Exit code 1 if one is bad. Nothing of the dataset is changed: its disk or bucket is
+    measured by short reads, and some samples are decoded."""
     from fastload.doctor.examine import examine
     from fastload.doctor.job import Job
 

@@ -1,7 +1,8 @@
-"""Help texts of the command line, as plain text in 80 columns: no word is cut, and a metavar stays in one piece.
+"""Help texts of the command line, as plain text in 80 columns: no word is cut, and a metavar stays in one
+piece.
 
-typer's own are made of boxes whose columns change with its version and the terminal, and cut what does not fit. These are made of the
-commands' signatures, as the page of the documentation is.
+typer's own are made of boxes whose columns change with its version and the terminal, and cut what does not
+fit. These are made of the commands' signatures, as the page of the documentation is.
 """
 
 from __future__ import annotations
@@ -174,7 +175,8 @@ def program_help(
     parts += [
         "",
         _filled(
-            "`fastload COMMAND --help` shows a command's options; the page Command line of the documentation says more."
+            "`fastload COMMAND --help` shows a command's options; the page Command line of the "
+            "documentation says more."
         ),
     ]
     return "\n".join(parts) + "\n"

@@ -12,7 +12,8 @@ DATASET_HELP = "A packed dataset; or a folder of class folders, which is attache
 
 @contextmanager
 def looked_at(dataset: str, most: int | None = None) -> Iterator[str]:
-    """The path or URL of a packed dataset, until the block ends; says what was attached. `most`: as of `in_memory`."""
+    """The path or URL of a packed dataset, until the block ends; says what was attached. `most`: as of
+    `in_memory`."""
     from fastload.packing.in_memory import IMAGES, in_memory
 
     with in_memory(dataset, IMAGES if most is None else most) as found:

@@ -68,7 +68,8 @@ def _options(
 
 
 def _program(commands: Iterable[Callable[..., None]]) -> typer.Typer:
-    """The program with some of its commands: typer reads the signature of each, which takes longer than all else that it does."""
+    """The program with some of its commands: typer reads the signature of each, which takes longer than
+    all else that it does."""
     settings = {"help_option_names": list(reversed(HELP_NAMES))}
     made = typer.Typer(
         name="fastload", help=_ABOUT, cls=_Program, context_settings=settings, pretty_exceptions_enable=False
@@ -85,8 +86,8 @@ app = _program(COMMANDS.values())
 
 
 def main() -> None:
-    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples, or `doctor` a fault; 2: an error, told in one line on
-    stderr; 130: Ctrl-C.
+    """Runs the command line. Exit code 0: done; 1: `verify` found bad samples, or `doctor` a fault; 2: an
+    error, told in one line on stderr; 130: Ctrl-C.
 
     Raises:
         KeyboardInterrupt: Ctrl-C before a command has begun.
@@ -124,7 +125,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _with_values(arguments: list[str]) -> list[str]:
-    """The arguments, with an empty value for --ray where it has none: its value may be left out, which typer does not know."""
+    """The arguments, with an empty value for --ray where it has none: its value may be left out, which
+    typer does not know."""
     if arguments[:1] == [run.__name__]:
         return arguments
     after = [*arguments, "-"][1:]

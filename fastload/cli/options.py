@@ -1,4 +1,5 @@
-"""Options that several commands have: the flags of those that pack, made from the declarations of the options, and others."""
+"""Options that several commands have: the flags of those that pack, made from the declarations of the
+options, and others."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ Timeout = Annotated[
 
 
 def parsed_timeout(given: str | None) -> float:
-    """The seconds that ``--timeout`` names, with a unit or without; 60 without the option. Raises ArgumentError."""
+    """The seconds that ``--timeout`` names, with a unit or without; 60 without the option. Raises
+    ArgumentError."""
     if given is None:
         return 60.0
     try:
@@ -62,7 +64,8 @@ def parsed_timeout(given: str | None) -> float:
 
 
 def parsed_options(given: Iterable[str] | None) -> dict[str, object] | None:
-    """The storage_options that ``--storage-option`` names; None if there are none. `A.B=C` is an entry of the dict `A`.
+    """The storage_options that ``--storage-option`` names; None if there are none. `A.B=C` is an entry of the
+    dict `A`.
 
     Raises:
         ArgumentError: one is not of the form KEY=VALUE. The message does not show it: a value may be secret.
@@ -95,7 +98,8 @@ _VALUES: dict[str, Callable[[Any], Any]] = {
 
 
 def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with a flag for each keyword of the function of its name. `command` gets the keywords' values as its ``**options``."""
+    """A command with a flag for each keyword of the function of its name. `command` gets the keywords'
+    values as its ``**options``."""
     shown = keywords(command.__name__)
 
     @functools.wraps(command)

@@ -16,7 +16,8 @@ from fastload.errors import printable
 
 
 class OutputError(Exception):
-    """stdout does not take what a command shows. No OSError, of which libraries make an exit status of their own.
+    """stdout does not take what a command shows. No OSError, of which libraries make an exit status of their
+    own.
 
     Attributes:
         error: the system's error.
@@ -65,7 +66,8 @@ def checked_output() -> Iterator[None]:
 
 
 def drop_unwritten() -> None:
-    """Drops what stdout and stderr do not take: the interpreter's end would try again, and have an exit status of its own."""
+    """Drops what stdout and stderr do not take: the interpreter's end would try again, and have an exit
+    status of its own."""
     for stream in (sys.stdout, sys.stderr):
         if not _flushes(stream):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -80,7 +82,8 @@ def _flushes(stream: TextIO) -> bool:
 
 
 def say(line: object, *, err: bool = False) -> None:
-    """Writes one line to stdout (or stderr); what is not printable in it, a line break too, is written as an escape."""
+    """Writes one line to stdout (or stderr); what is not printable in it, a line break too, is written as
+    an escape."""
     if err:
         tell(line)
         return
@@ -100,7 +103,8 @@ def counted(count: int, noun: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """A text of one line that is at most so wide; words are left out at its end, and none is cut but one that is wider itself."""
+    """A text of one line that is at most so wide; words are left out at its end, and none is cut but one
+    that is wider itself."""
     if len(text) <= width:
         return text
     kept = text[: width - 3].rpartition(" ")[0] or text[: width - 4]
@@ -108,7 +112,8 @@ def shortened(text: str, width: int) -> str:
 
 
 def say_filled(label: str, text: str, width: int, column: int) -> None:
-    """Writes a text beside its label, on as many lines as it takes; what has no space to break at is not cut, so that it can be copied."""
+    """Writes a text beside its label, on as many lines as it takes; what has no space to break at is not
+    cut, so that it can be copied."""
     label = f"  {printable(label)}"
     if len(label) >= column:
         say(label)
@@ -131,7 +136,8 @@ def say_wrapped(text: str) -> None:
 
 
 def write_any_text() -> None:
-    r"""Lets stdout and stderr take any text: what their encoding does not have is written as ``\xfc`` or ``\u732b``."""
+    r"""Lets stdout and stderr take any text: what their encoding does not have is written as ``\xfc`` or
+    ``\u732b``."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # not where a test or a notebook put an object of its own
             stream.reconfigure(errors="backslashreplace")

@@ -18,8 +18,10 @@ def pack(
         list[str],
         typer.Argument(
             metavar="SRC...",
-            help="A folder of class folders, a .csv/.tsv of path,label[,...], .tar files (WebDataset; 'train-{000..003}.tar' and "
-            "'*.tar' work too), .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, or an LMDB file.",
+            help="A folder of class folders, a .csv/.tsv of path,label[,...], .tar files (WebDataset; "
+            "'train-{000..003}.tar' and "
+            "'*.tar' work too), .parquet, .arrow or TFRecord files, a folder of MDS shards or "
+            "LitData chunks, or an LMDB file.",
         ),
     ],
     out: Annotated[

@@ -15,7 +15,8 @@ def run(
     compare: Annotated[int, typer.Option("--compare", min=0, metavar="N", help=COMPARE_HELP)] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
 ) -> None:
-    """Runs a program as `python PROGRAM` does, with FastLoader wherever it uses torch's DataLoader. No file of the program changes.
+    """Runs a program as `python PROGRAM` does, with FastLoader wherever it uses torch's DataLoader. No file
+    of the program changes.
 
     Options of fastload stand before PROGRAM; all that follows it is the program's.
     """

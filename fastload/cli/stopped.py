@@ -1,4 +1,5 @@
-"""Commands that are stopped, by Ctrl-C or at a sample: each ends with one sentence that names the command to run next."""
+"""Commands that are stopped, by Ctrl-C or at a sample: each ends with one sentence that names the command
+to run next."""
 
 from __future__ import annotations
 
@@ -29,12 +30,14 @@ _LEFT = {
     "pull": _GOES_ON,
     "cache": _GOES_ON,
 }
-"""State that a stopped command leaves, by its name; after any other, the dataset is whole: a change is made at once, or not at all."""
+"""State that a stopped command leaves, by its name; after any other, the dataset is whole: a change is
+made at once, or not at all."""
 _WHOLE = "the dataset is as it was, or has the whole change; this runs the command again"
 
 
 def stoppable(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that says, where Ctrl-C stops it, what is left and what to run. Commands that say it themselves are not changed."""
+    """A command that says, where Ctrl-C stops it, what is left and what to run. Commands that say it
+    themselves are not changed."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
@@ -50,7 +53,8 @@ def stoppable(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def run_again(command: str, first: str = "") -> Iterator[None]:
-    """Names the command that goes on by --resume, where what this runs is stopped; `first` is said before it."""
+    """Names the command that goes on by --resume, where what this runs is stopped; `first` is said before
+    it."""
     try:
         yield
     except PackStoppedError as error:
@@ -63,13 +67,15 @@ def run_again(command: str, first: str = "") -> Iterator[None]:
 
 
 def _stopped(advice: str) -> SystemExit:
-    """Says that a command was stopped by Ctrl-C, and what to do; returns what ends the program with status 130."""
+    """Says that a command was stopped by Ctrl-C, and what to do; returns what ends the program with status
+    130."""
     say(f"fastload: stopped; {advice}", err=True)
     return SystemExit(130)
 
 
 def _again(command: str, *changed: str, resume: bool = True) -> str:
-    """The command that goes on with this one, as the shell takes it: with --resume and the changed options, or the same."""
+    """The command that goes on with this one, as the shell takes it: with --resume and the changed
+    options, or the same."""
     kept: list[str] = []
     arguments = _typed()
     for argument in arguments:

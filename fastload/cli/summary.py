@@ -1,4 +1,5 @@
-"""The table that ends a pack, an attach, a convert or an append, and the names that someone should look at."""
+"""The table that ends a pack, an attach, a convert or an append, and the names that someone should look
+at."""
 
 from __future__ import annotations
 

@@ -138,7 +138,8 @@ def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
         say(f"  {printable(label).ljust(_COLUMN - 2)}{shortened(printable(text), width - _COLUMN)}")
     if len(fitting) < len(rows):
         say(
-            f"{counted(len(rows) - len(fitting), 'line')} more: {shlex.join(['fastload', 'info', '--all', dataset])}"
+            f"{counted(len(rows) - len(fitting), 'line')} more: "
+            f"{shlex.join(['fastload', 'info', '--all', dataset])}"
         )
 
 
@@ -177,7 +178,8 @@ def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def _counts(dataset: str, manifest: Manifest) -> Counts:
-    """Numbers of samples and objects of each class: those in the manifest, or of labels on this disk those in their column."""
+    """Numbers of samples and objects of each class: those in the manifest, or of labels on this disk those
+    in their column."""
     if is_url(dataset):
         return class_counts(manifest)
     try:
@@ -196,8 +198,8 @@ def verify(
     timeout: Timeout = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not hold. At a URL, the checksums
-    of all objects are checked, and the records only with --decode."""
+    """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not
+    hold. At a URL, the checksums of all objects are checked, and the records only with --decode."""
     from fastload.unpacking.verify import verify as run
 
     report = run(
@@ -229,30 +231,34 @@ def verify(
     )
     if report.unchecked and report.unchecked == report.samples:
         say(
-            f"{dataset}: its files do not open; none of its {counted(report.unchecked, 'sample')} could be checked"
+            f"{dataset}: its files do not open; none of its {counted(report.unchecked, 'sample')} "
+            "could be checked"
         )
         raise typer.Exit(1)
     if report.unchecked:
         say(
-            f"{dataset}: {counted(report.unchecked, 'sample')} could not be checked, since their files do not hold"
+            f"{dataset}: {counted(report.unchecked, 'sample')} could not be checked, since their "
+            "files do not hold"
         )
     if not report.ok:
         files = counted(len(report.problems), "file")
         say(f"{dataset}: {len(report.bad):,} of {counted(report.samples, 'sample')} bad, {files} bad{warned}")
         raise typer.Exit(1)
     say(
-        f"{dataset}: {counted(report.samples, 'sample')} in {counted(report.shards, 'shard')} hold{'s' * one} ({what}{warned})"
+        f"{dataset}: {counted(report.samples, 'sample')} in {counted(report.shards, 'shard')} "
+        f"hold{'s' * one} ({what}{warned})"
     )
 
 
 def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
-    """Adds the entropy index to a dataset that was packed without it, and the sidecar by which it opens fast. It may be stopped and run
-    again at any time."""
+    """Adds the entropy index to a dataset that was packed without it, and the sidecar by which it opens fast.
+    It may be stopped and run again at any time."""
     from fastload.packing.index import index as run
 
     summary = run(dataset, workers=workers, progress=not quiet)
     say(
-        f"{dataset}: {summary.indexed:,} of {counted(summary.jpegs, 'JPEG')} {'has' if summary.jpegs == 1 else 'have'} an entropy index, "
+        f"{dataset}: {summary.indexed:,} of {counted(summary.jpegs, 'JPEG')} "
+        f"{'has' if summary.jpegs == 1 else 'have'} an entropy index, "
         f"{summary.added:,} of them new; "
         f"{counted(summary.shards, 'shard')} written anew"
     )
@@ -269,14 +275,18 @@ def unpack(
     layout: Annotated[
         Layout | None,
         typer.Option(
-            help="Layout of the files; by default coco or pairs where they lose no field, else folders, which holds all."
+            help=(
+                "Layout of the files; by default coco or pairs where they lose no field, else folders, "
+                "which holds all."
+            )
         ),
     ] = None,
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Writes images, masks and all other fields as files again. `fastload pack` reads each of the layouts: class folders with fields.jsonl,
-    COCO's (images and annotations/instances.json), or images and masks in two folders."""
+    """Writes images, masks and all other fields as files again. `fastload pack` reads each of the layouts:
+    class folders with fields.jsonl, COCO's (images and annotations/instances.json), or images and masks in
+    two folders."""
     from fastload.common.progress import human_bytes
     from fastload.unpacking.unpack import unpack as run
 
@@ -289,7 +299,8 @@ def unpack(
     say(f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}, {kinds[summary.layout]}: {folder}")
     if summary.renumbered:
         say(
-            "note: ImageFolder numbers classes by the names of their folders: it gives other labels than the dataset's"
+            "note: ImageFolder numbers classes by the names of their folders: it gives other labels "
+            "than the dataset's"
         )
 
 
@@ -308,7 +319,8 @@ def export(
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Writes all fields as one file that other programs and `fastload pack` read: a WebDataset tar, or Parquet."""
+    """Writes all fields as one file that other programs and `fastload pack` read: a WebDataset tar, or
+    Parquet."""
     from fastload.common.progress import human_bytes
     from fastload.unpacking.export import export as run
 

@@ -27,7 +27,10 @@ def tune(
         str,
         typer.Argument(
             metavar="SCRIPT_OR_DATASET",
-            help="A packed dataset or its URL; class folders; or a training script (.py): its first loader is tried.",
+            help=(
+                "A packed dataset or its URL; class folders; or a training script (.py): its first "
+                "loader is tried."
+            ),
         ),
     ],
     arguments: Annotated[
@@ -54,9 +57,9 @@ def tune(
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
 ) -> None:
-    """Tries settings of a loader on this machine, in short turns, and names those that are clearly faster. Unclear
-    differences change nothing, and ties go to the smaller setting. A dataset is not changed. A script runs as by `fastload run`, up to its
-    first loop over a loader; it is ended there."""
+    """Tries settings of a loader on this machine, in short turns, and names those that are clearly faster.
+    Unclear differences change nothing, and ties go to the smaller setting. A dataset is not changed. A script
+    runs as by `fastload run`, up to its first loop over a loader; it is ended there."""
     from fastload.tune.report import lines
 
     is_script, in_bucket = target.endswith(".py"), is_remote(target)
@@ -65,7 +68,8 @@ def tune(
     if not in_bucket and (storage_options or timeout is not None):
         raise ArgumentError(f"{shown(target)}: --storage-option and --timeout are for a dataset at a URL")
     say(
-        f"this takes about {seconds:.0f} s{' from the first loader on' * is_script}; other programs disturb it",
+        f"this takes about {seconds:.0f} s{' from the first loader on' * is_script}; other programs "
+        "disturb it",
         err=True,
     )
     if is_script:
@@ -118,9 +122,8 @@ def _of_bucket(
     with closing(PackedDataset(url, **opening)) as dataset:
         images = len(dataset)
     used = min(images, spec["limit"] or images, FETCHED)
-    spec["limit"] = max(
-        used - used % spec["batch_size"], min(used, spec["batch_size"])
-    )  # whole batches: an epoch fetches all of them
+    # Whole batches: an epoch fetches all of them.
+    spec["limit"] = max(used - used % spec["batch_size"], min(used, spec["batch_size"]))
     work = {"dataset": shown(url), "step_ms": step_ms, "seconds": seconds, **spec}
     return _document(
         DatasetLoop(TurnSpec("fastload", url, images=images, **spec), step_ms / 1000, opening),
@@ -133,7 +136,8 @@ def _of_bucket(
 def _document(
     loop: DatasetLoop, work: dict[str, Any], dataset: str, *, quiet: bool, in_place: bool = False
 ) -> dict[str, Any]:
-    """The result of a dataset's trials; `dataset`: its path or URL, as it is shown; `in_place`: it is a folder of class folders."""
+    """The result of a dataset's trials; `dataset`: its path or URL, as it is shown; `in_place`: it is a
+    folder of class folders."""
     from fastload.bench.measure import OthersTime
     from fastload.tune.dataset import tune_dataset
     from fastload.tune.document import Tuned

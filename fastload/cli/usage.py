@@ -1,6 +1,8 @@
-"""Wrong usage of the command line: one sentence for each mistake, which says what was given, where, and what may stand there.
+"""Wrong usage of the command line: one sentence for each mistake, which says what was given, where, and what
+may stand there.
 
-typer's own words come from libraries that change with its versions. So a message is made of the command's signature and of what was typed.
+typer's own words come from libraries that change with its versions. So a message is made of the command's
+signature and of what was typed.
 """
 
 from __future__ import annotations
@@ -97,7 +99,10 @@ def _no_command(name: str, commands: Mapping[str, Any]) -> str:
     if name.endswith(".py"):
         return f"there is no command {name}: write `fastload run {name}` to run it"
     if os.path.exists(name) or os.path.splitext(name)[1] or is_url(name):
-        return f"there is no command {name}: a command stands before a path, as in `fastload info {name}`; `fastload --help` lists all"
+        return (
+            f"there is no command {name}: a command stands before a path, as in `fastload info {name}`; "
+            "`fastload --help` lists all"
+        )
     near = difflib.get_close_matches(name, commands, 3, 0.5)
     return (
         f"there is no command {name}"
@@ -107,7 +112,8 @@ def _no_command(name: str, commands: Mapping[str, Any]) -> str:
 
 
 def _given(context: Any, arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """(texts typed for each parameter, texts too much). If positional arguments are missing, they are the last ones."""
+    """(texts typed for each parameter, texts too much). If positional arguments are missing, they are the
+    last ones."""
     values, extra, _ = context.command.make_parser(context).parse_args(list(arguments))
     positional = [
         parameter for parameter in context.command.params if parameter.param_type_name == "argument"

@@ -1,4 +1,5 @@
-"""``fastload append``, ``columns``, ``drop``, ``concat``, ``prune``: commands that change packed datasets, by making new versions."""
+"""``fastload append``, ``columns``, ``drop``, ``concat``, ``prune``: commands that change packed datasets,
+by making new versions."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def append(
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="A source of fastload pack.")],
     **options: Any,
 ) -> None:
-    """Adds the samples of a source to a packed dataset, as a new version. The fields must be the same; classes go by their names."""
+    """Adds the samples of a source to a packed dataset, as a new version. The fields must be the same;
+    classes go by their names."""
     from fastload.versions.append import append as run
 
     with run_again("append", f"{dataset} is as it was, and "):
@@ -27,7 +29,8 @@ def append(
     if options["progress"]:
         show(summary.pack, dataset)
     say(
-        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.pack.samples:,} of them new"
+        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, "
+        f"{summary.pack.samples:,} of them new"
     )
 
 
@@ -57,7 +60,8 @@ def columns(
         ),
     ] = None,
 ) -> None:
-    """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new version; no image is touched."""
+    """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new
+    version; no image is touched."""
     from fastload.versions.columns import add_columns, drop_columns
 
     if action == "drop":
@@ -70,12 +74,14 @@ def columns(
         raise ArgumentError(f"{len(what)} files are named; add one at a time")
     summary = add_columns(dataset, what[0], key=key, columns=column or None)
     unused = (
-        f"; {counted(summary.unused, 'row')} of {what[0]} {'is' if summary.unused == 1 else 'are'} no sample's"
+        f"; {counted(summary.unused, 'row')} of {what[0]} {'is' if summary.unused == 1 else 'are'} "
+        "no sample's"
         if summary.unused
         else ""
     )
     say(
-        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')} with {', '.join(summary.names)}{unused}"
+        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')} with "
+        f"{', '.join(summary.names)}{unused}"
     )
 
 
@@ -86,17 +92,20 @@ def drop(
         typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out."),
     ],
 ) -> None:
-    """Takes samples out of a packed dataset, as a new version. Nothing is written but which samples are left."""
+    """Takes samples out of a packed dataset, as a new version. Nothing is written but which samples are
+    left."""
     from fastload.versions.drop import drop as run
 
     summary = run(dataset, where=where)
     if not summary.dropped:
         say(
-            f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with {counted(summary.samples, 'sample')}"
+            f"{dataset}: no sample is meant by {where}; it stays at version {summary.version} with "
+            f"{counted(summary.samples, 'sample')}"
         )
         return
     say(
-        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, {summary.dropped:,} taken out"
+        f"{dataset}: version {summary.version}, {counted(summary.samples, 'sample')}, "
+        f"{summary.dropped:,} taken out"
     )
 
 
@@ -106,7 +115,8 @@ def concat(
         typer.Argument(metavar="DATASET DATASET... OUT", help="Packed datasets, and the directory to make."),
     ],
 ) -> None:
-    """Makes one dataset of several, by reference. Nothing is copied, and the others have to stay where they are."""
+    """Makes one dataset of several, by reference. Nothing is copied, and the others have to stay where
+    they are."""
     from fastload.versions.concat import concat as run
 
     datasets = [in_a_folder(each) for each in datasets]

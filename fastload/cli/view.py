@@ -15,7 +15,8 @@ from fastload.cli.output import counted, say
 from fastload.common.files import expanded
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
-"""Variables of which one is set where a browser has a screen; without one Python would start a browser in the terminal."""
+"""Variables of which one is set where a browser has a screen; without one Python would start a browser in
+the terminal."""
 
 
 def view(
@@ -49,8 +50,9 @@ def view(
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
 ) -> None:
-    """Shows a packed dataset in a browser: samples and a search by where(), masks, boxes and points, histograms, and what a transform makes
-    of a sample in each epoch. The page is served to this machine alone, with a token in its address; Ctrl-C ends it. Nothing is changed.
+    """Shows a packed dataset in a browser: samples and a search by where(), masks, boxes and points,
+    histograms, and what a transform makes of a sample in each epoch. The page is served to this machine
+    alone, with a token in its address; Ctrl-C ends it. Nothing is changed.
     """
     from fastload.view.draws import transform_of
     from fastload.view.opening import open_subject

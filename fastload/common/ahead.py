@@ -14,7 +14,8 @@ Result = TypeVar("Result")
 def ahead(
     pool: ThreadPoolExecutor, call: Callable[[Argument], Result], arguments: Iterable[Argument], most: int
 ) -> Iterator[Result]:
-    """Yields the result of `call` for each argument, in order, with at most `most` calls under way or waiting to be taken."""
+    """Yields the result of `call` for each argument, in order, with at most `most` calls under way or
+    waiting to be taken."""
     waiting: deque[Future[Result]] = deque()
     try:
         for argument in arguments:

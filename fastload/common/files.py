@@ -1,5 +1,5 @@
-"""Files that anybody may have written or named: only regular ones are opened, and at most a limit of bytes is read. Scratch folders:
-temporary folders that do not outlive their process for long, however it ends.
+"""Files that anybody may have written or named: only regular ones are opened, and at most a limit of bytes is
+read. Scratch folders: temporary folders that do not outlive their process for long, however it ends.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder(kind: str, below: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """A new folder below a folder, by default the system's one for temporary files; it is removed at the end of the block.
+    """A new folder below a folder, by default the system's one for temporary files; it is removed at the end
+    of the block.
 
-    The process holds a lock on it. Where the process was killed, the lock is gone and the folder stays: the next call for the same `kind`
-    removes it, if it belongs to the same user.
+    The process holds a lock on it. Where the process was killed, the lock is gone and the folder stays: the
+    next call for the same `kind` removes it, if it belongs to the same user.
 
     Raises:
         OSError: the folder cannot be made.
@@ -38,7 +39,8 @@ def scratch_folder(kind: str, below: str | os.PathLike[str] | None = None) -> It
 
 
 def _made(parent: Path, start: str) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds its lock. Before it is locked, another process may take it for abandoned."""
+    """A new folder, and the descriptor that holds its lock. Before it is locked, another process may take
+    it for abandoned."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=start, dir=parent))
         try:
@@ -77,7 +79,8 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 
 FILE_BYTES = 1 << 30
-"""Limit on a file that is read into memory at once. A larger image would also be over the default limit on pixels, stored raw."""
+"""Limit on a file that is read into memory at once. A larger image would also be over the default limit on
+pixels, stored raw."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -91,7 +94,8 @@ _KINDS = (
 def expanded(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     """A path as text, with ``~`` and ``~user`` at its beginning replaced by the home folder, as a shell does.
 
-    Where a shell did not see the ``~`` (in Python, in quotes, after ``--option=``), it would name a folder called "~" otherwise.
+    Where a shell did not see the ``~`` (in Python, in quotes, after ``--option=``), it would name a folder
+    called "~" otherwise.
     """
     return os.path.expanduser(os.fsdecode(path))
 
@@ -142,7 +146,8 @@ def read_regular(path: str | os.PathLike[str], limit: int = FILE_BYTES) -> bytes
     try:
         parts: list[bytes] = []
         total = 0
-        # One byte more than the size tells whether the file has grown; some file systems (/proc) give no size at all.
+        # One byte more than the size tells whether the file has grown; some file systems (/proc) give no size
+        # at all.
         while (
             total <= limit and size <= limit and (part := os.read(descriptor, max(size + 1 - total, 1 << 16)))
         ):
@@ -167,8 +172,8 @@ def read_regular(path: str | os.PathLike[str], limit: int = FILE_BYTES) -> bytes
 def check_entry(entry: os.stat_result, folder: os.stat_result, path: str | os.PathLike[str]) -> None:
     """Checks that an entry of a shared folder is no other user's plant.
 
-    It must belong to this user or to root; in a folder that only its owner and its group may write, it may be any of theirs. A file that
-    everybody may write is refused everywhere.
+    It must belong to this user or to root; in a folder that only its owner and its group may write, it may be
+    any of theirs. A file that everybody may write is refused everywhere.
 
     Args:
         entry: status of the entry itself, never of what a link leads to.
@@ -196,7 +201,8 @@ def open_folder(
 
     Args:
         path: the folder's.
-        below: status of the folder that it is an entry of: it is no link then, and passes `check_entry`; None: it is the user's choice.
+        below: status of the folder that it is an entry of: it is no link then, and passes `check_entry`;
+            None: it is the user's choice.
         within: descriptor of the folder that `path` is relative to; None: the working directory.
 
     Raises:
@@ -223,7 +229,8 @@ def open_folder(
 
 
 def open_entry(folder: int, name: str, flags: int) -> int:
-    """Opens a regular file in an open folder; follows no link, waits for no FIFO, and refuses what `check_entry` does.
+    """Opens a regular file in an open folder; follows no link, waits for no FIFO, and refuses what
+    `check_entry` does.
 
     Raises:
         OSError: it cannot be opened, or is not to be trusted.
@@ -252,7 +259,8 @@ def open_entry(folder: int, name: str, flags: int) -> int:
 def check_own(path: str | os.PathLike[str]) -> None:
     """Checks that a folder, and a link to it, belong to this user or to root.
 
-    Where the file system gives all files to one owner (a network's root squash, a container's mount), that one counts as this user.
+    Where the file system gives all files to one owner (a network's root squash, a container's mount), that
+    one counts as this user.
 
     Raises:
         OSError: EPERM: it is another user's; or it cannot be looked at.

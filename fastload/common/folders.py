@@ -1,4 +1,5 @@
-"""Walk of a folder tree that follows symbolic links, and ends wherever they lead; and the files in it that are images by their names."""
+"""Walk of a folder tree that follows symbolic links, and ends wherever they lead; and the files in it that
+are images by their names."""
 
 from __future__ import annotations
 
@@ -12,16 +13,19 @@ from fastload.errors import PackError
 IMAGE_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Endings of the files that torchvision's ImageFolder takes for images, so that both see the same samples."""
 VISITS = 1000
-"""Limit on the paths that lead to one folder. If each of n folders has two links to the next, there are 2**n paths without a loop."""
+"""Limit on the paths that lead to one folder. If each of n folders has two links to the next, there are
+2**n paths without a loop."""
 
 _Identity = tuple[int, int]  # (device, inode)
 
 
 def walk(top: str) -> list[tuple[str, list[str]]]:
-    """Lists every folder from `top` downwards, in the order of ``sorted(os.walk(top, followlinks=True))``, which is ImageFolder's.
+    """Lists every folder from `top` downwards, in the order of ``sorted(os.walk(top, followlinks=True))``,
+    which is ImageFolder's.
 
     Returns:
-        For each folder (path, sorted names of the entries in it that are not folders). Raises as `files_below` does.
+        For each folder (path, sorted names of the entries in it that are not folders). Raises as
+        `files_below` does.
     """
     found: dict[str, list[str]] = {}
     for folder, name in files_below(top, folders=True):
@@ -32,15 +36,16 @@ def walk(top: str) -> list[tuple[str, list[str]]]:
 
 
 def files_below(top: str, *, folders: bool = False) -> Iterator[tuple[str, str]]:
-    """Yields (path of its folder, name) of each entry below `top` that is no folder, folder by folder, in no order. It holds no list of
-    files.
+    """Yields (path of its folder, name) of each entry below `top` that is no folder, folder by folder, in no
+    order. It holds no list of files.
 
     Args:
         top: the folder.
         folders: yield each folder itself as well, with the name "".
 
     Raises:
-        PackError: a folder cannot be listed, lies within itself by a link, or is reached by more than `VISITS` paths.
+        PackError: a folder cannot be listed, lies within itself by a link, or is reached by more than
+            `VISITS` paths.
     """
     visits: Counter[_Identity] = Counter()
     waiting = [
@@ -59,7 +64,8 @@ def files_below(top: str, *, folders: bool = False) -> Iterator[tuple[str, str]]
             visits[identity] += 1
             if visits[identity] > VISITS:
                 raise PackError(
-                    f"{folder.path}: more than {VISITS:,} paths lead to this folder, by links to folders with links; remove some"
+                    f"{folder.path}: more than {VISITS:,} paths lead to this folder, by links to "
+                    "folders with links; remove some"
                 )
             if folders:
                 yield folder.path, ""
@@ -98,7 +104,8 @@ class _Folder:
     above: frozenset[_Identity]
 
     def identity(self) -> _Identity:
-        """Device and inode. Raises PackError if the folder contains the link that leads to it, before it is listed."""
+        """Device and inode. Raises PackError if the folder contains the link that leads to it, before it
+        is listed."""
         status = os.stat(self.path)
         identity = (status.st_dev, status.st_ino)
         if identity in self.above or (
@@ -109,7 +116,8 @@ class _Folder:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Returns True if an entry is a folder or a link to one. A link that leads nowhere, or to itself, is not."""
+    """Returns True if an entry is a folder or a link to one. A link that leads nowhere, or to itself, is
+    not."""
     try:
         return entry.is_dir()
     except OSError:

@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "JXL", "PNG", "PPM", "TIFF", "WEBP")
-"""Formats that Pillow may recognise by a file's bytes. All are decoded within the process. Of Pillow's others, EPS passes the file to
-Ghostscript, which runs it as a program, and most have had no users, and no fuzzing, for decades."""
+"""Formats that Pillow may recognise by a file's bytes. All are decoded within the process. Of Pillow's
+others, EPS passes the file to Ghostscript, which runs it as a program, and most have had no users, and no
+fuzzing, for decades."""
 
 
 def open_image(file: IO[bytes]) -> Image:
-    """Opens an image of one of `FORMATS`, without decoding its pixels. This is the only place where fastload lets Pillow open a file.
+    """Opens an image of one of `FORMATS`, without decoding its pixels. This is the only place where fastload
+    lets Pillow open a file.
 
     Raises:
         PIL.UnidentifiedImageError: the file is no such image.

@@ -11,7 +11,8 @@ from typing import Any
 
 
 def after_import(name: str, call: Callable[[], None]) -> None:
-    """Calls a function when the import of a module ends; at once if it was imported already. The module is not imported for it."""
+    """Calls a function when the import of a module ends; at once if it was imported already. The module is
+    not imported for it."""
     if name in sys.modules:
         call()
     else:
@@ -19,8 +20,8 @@ def after_import(name: str, call: Callable[[], None]) -> None:
 
 
 class _Awaited(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Import hook that waits for one module, and is gone once that runs. A program may ask for the module's spec before, and import it
-    later, or never."""
+    """Import hook that waits for one module, and is gone once that runs. A program may ask for the module's
+    spec before, and import it later, or never."""
 
     def __init__(self, name: str, call: Callable[[], None]) -> None:
         self._name, self._call = name, call

@@ -1,4 +1,5 @@
-"""Limit on an image's pixels, wherever images are packed, checked or read; sizes and times as users write them (1GiB, 500MB, 2h)."""
+"""Limit on an image's pixels, wherever images are packed, checked or read; sizes and times as users write
+them (1GiB, 500MB, 2h)."""
 
 from __future__ import annotations
 
@@ -53,13 +54,15 @@ def parse_timeout(timeout: object, name: str = "timeout") -> float:
         seconds = min(timeout, 2 * LONGEST_TIMEOUT)  # an int may be larger than any float
     if not 0 < seconds <= LONGEST_TIMEOUT:
         raise ArgumentError(
-            f"{name}={timeout!r} is no time: write a number of seconds, or 90s, 30min, 6h, 2d; at most 30 days"
+            f"{name}={timeout!r} is no time: write a number of seconds, or 90s, 30min, 6h, 2d; at "
+            "most 30 days"
         )
     return float(seconds)
 
 
 MAX_PIXELS = 1 << 28
-"""Images of more pixels (268 million) are refused before anything is allocated, unless the caller raises the limit."""
+"""Images of more pixels (268 million) are refused before anything is allocated, unless the caller raises
+the limit."""
 MAX_PIXELS_MOST = 2**40
 
 

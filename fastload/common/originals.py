@@ -1,22 +1,27 @@
-"""OwnCode: decides whether functions of another library are still that library's own, by the code in the library's files.
+"""OwnCode: decides whether functions of another library are still that library's own, by the code in the
+library's files.
 
 NOTE [ originals: how replaced code is found ]
-fastload knows what a library's transform or dataset does for as long as its code is what was installed. A name proves nothing:
-functools.wraps copies it, and anybody can set it. So code is compared:
-1. The loader of a module gives its compiled code again (`get_code`, mostly from the .pyc file that the import used). It holds the code
-   object of every function that the module defines, as the library was imported. A function is the library's own if it has one of these
-   code objects, and runs in that module's globals.
-2. So a replaced function is found whenever it was replaced: before fastload was imported, before the first plan, or between two epochs; and
-   one that was given another code object in place is found too.
-3. That comparison is made once. Later ones compare the identities of the functions, and of their code objects, with what they were in the
-   last comparison. This takes some microseconds, so that every plan can ask.
-4. No library is imported for this, and nothing is written into one. A module that is not imported has nothing to replace. A module whose
-   code cannot be read again counts as replaced.
-5. Only functions are compared, and that the class of a name is the one that its module defines. Of a library's constants those count that a
-   plan reads itself: torch's default dtype, torchvision's image backend, Pillow's MAX_IMAGE_PIXELS.
-6. A function of a compiled module is its own if it is a built-in function bound to that module under its name.
-7. fastload puts functions of its own into places of torchvision, torch and Pillow, which do there what the library's do. They are declared
-   (`stand_in`), and count as the function that they stand for: by identity, and for as long as they have their code.
+fastload knows what a library's transform or dataset does for as long as its code is what was installed. A
+name proves nothing: functools.wraps copies it, and anybody can set it. So code is compared:
+1. The loader of a module gives its compiled code again (`get_code`, mostly from the .pyc file that the import
+   used). It holds the code object of every function that the module defines, as the library was imported. A
+   function is the library's own if it has one of these code objects, and runs in that module's globals.
+2. So a replaced function is found whenever it was replaced: before fastload was imported, before the first
+   plan, or between two epochs; and one that was given another code object in place is found too.
+3. That comparison is made once. Later ones compare the identities of the functions, and of their code
+   objects, with what they were in the last comparison. This takes some microseconds, so that every plan can
+   ask.
+4. No library is imported for this, and nothing is written into one. A module that is not imported has nothing
+   to replace. A module whose code cannot be read again counts as replaced.
+5. Only functions are compared, and that the class of a name is the one that its module defines. Of a
+   library's constants those count that a plan reads itself: torch's default dtype, torchvision's image
+   backend, Pillow's MAX_IMAGE_PIXELS.
+6. A function of a compiled module is its own if it is a built-in function bound to that module under its
+   name.
+7. fastload puts functions of its own into places of torchvision, torch and Pillow, which do there what the
+   library's do. They are declared (`stand_in`), and count as the function that they stand for: by identity,
+   and for as long as they have their code.
 """
 
 from __future__ import annotations
@@ -69,7 +74,8 @@ _stand_ins: dict[int, _StandIn] = {}
 
 
 def stand_in(ours: Any, own: Any) -> None:
-    """Declares that an object of fastload's, put into a place of another library, does there what `own` does."""
+    """Declares that an object of fastload's, put into a place of another library, does there what `own`
+    does."""
     key = id(ours)
     reference = weakref.ref(ours, lambda _: _stand_ins.pop(key, None))
     _stand_ins[key] = _StandIn(reference, getattr(ours, "__code__", None), original(own))
@@ -84,11 +90,13 @@ def original(value: Any) -> Any:
 
 
 class OwnCode:
-    """Functions of modules and classes, compared with what their library defines. See NOTE [ originals: how replaced code is found ].
+    """Functions of modules and classes, compared with what their library defines. See NOTE [ originals: how
+    replaced code is found ].
 
     Args:
-        places: the name of a module: the functions that it defines at its own level, or imports by name from its own library;
-            "module:Class", or a class: its methods; (place, names): those functions alone. Modules that are not imported are left out.
+        places: the name of a module: the functions that it defines at its own level, or imports by name from
+            its own library; "module:Class", or a class: its methods; (place, names): those functions alone.
+            Modules that are not imported are left out.
     """
 
     def __init__(self, *places: str | type | tuple[str | type, Sequence[str]]) -> None:
@@ -131,7 +139,8 @@ class OwnCode:
 
 
 def _class_at(place: str | type) -> tuple[ModuleType, str, Any] | None:
-    """The module of a place "module:Class", the name, and what the module has by this name; None where it is not imported or has none."""
+    """The module of a place "module:Class", the name, and what the module has by this name; None where it
+    is not imported or has none."""
     name, _, kind = place.partition(":") if isinstance(place, str) else ("", "", "")
     module = sys.modules.get(name)
     return (module, kind, vars(module)[kind]) if module is not None and kind in vars(module) else None
@@ -153,7 +162,8 @@ def _holder(place: str | type) -> Any:
 
 
 def _own_functions(holder: Holder, only: Sequence[str] | None) -> Iterator[FunctionType]:
-    """The functions whose code is looked at again: of a module those that run in its globals; of all those named in `only`, if given.
+    """The functions whose code is looked at again: of a module those that run in its globals; of all those
+    named in `only`, if given.
 
     Of a stand-in that is its own, and the function that it stands for.
     """
@@ -180,7 +190,8 @@ def _verdict(holder: Holder, only: Sequence[str] | None) -> str:
 def _parts(
     holder: Holder, module: ModuleType, only: Sequence[str] | None
 ) -> Iterator[tuple[str, bool]] | None:
-    """Names in a module or a class of it, and whether each has the library's own function; None where that cannot be told."""
+    """Names in a module or a class of it, and whether each has the library's own function; None where that
+    cannot be told."""
     if isinstance(getattr(getattr(module, "__spec__", None), "loader", None), ExtensionFileLoader):
         return _compiled(module, only or ())
     defined = _definitions(module)
@@ -206,7 +217,8 @@ def _compiled(module: ModuleType, names: Sequence[str]) -> Iterator[tuple[str, b
 def _module_functions(
     module: ModuleType, defined: _Definitions, only: Sequence[str] | None
 ) -> Iterator[tuple[str, bool]]:
-    """Functions of a module by name, and whether each is the library's own. Of all of a module those that are gone are left out."""
+    """Functions of a module by name, and whether each is the library's own. Of all of a module those that
+    are gone are left out."""
     held = vars(module)
     for name in defined.functions:
         if name in held if only is None else name in only:
@@ -227,7 +239,8 @@ def _module_functions(
 
 
 def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> Iterator[tuple[str, bool]]:
-    """(name, True if the code is the library's own) of each part of a class that acts when an attribute is read."""
+    """(name, True if the code is the library's own) of each part of a class that acts when an attribute is
+    read."""
     prefix = f"{kind.__qualname__}."
     whole = [code for name, codes in defined.codes.items() if name.startswith(prefix) for code in codes]
     for name in only or ():
@@ -250,7 +263,8 @@ def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> I
 
 
 def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
-    """Returns True if a value is a function of a module, or a method, with one of these code objects; or a stand-in for one."""
+    """Returns True if a value is a function of a module, or a method, with one of these code objects; or a
+    stand-in for one."""
     functions = _functions(original(value))
     return bool(functions) and all(
         each.__globals__ is vars(module) and each.__code__ in codes for each in functions
@@ -258,7 +272,8 @@ def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
 
 
 def _is_borrowed(value: Any, kind: type, name: str) -> bool:
-    """Returns True if a value is a method of that name of another class of its library; torchvision's v2 classes borrow get_params so."""
+    """Returns True if a value is a method of that name of another class of its library; torchvision's v2
+    classes borrow get_params so."""
     for each in _functions(value):
         home = sys.modules.get(each.__globals__.get("__name__", ""))
         defined = (
@@ -277,7 +292,8 @@ def _is_borrowed(value: Any, kind: type, name: str) -> bool:
 
 
 def _functions(value: Any) -> list[FunctionType]:
-    """The functions of which a value is made, as a module or a class holds it; none where it is anything but a function or method."""
+    """The functions of which a value is made, as a module or a class holds it; none where it is anything
+    but a function or method."""
     if type(value) in (staticmethod, classmethod):
         value = value.__func__
     parts = (
@@ -354,7 +370,8 @@ def _walk(code: CodeType, prefix: str) -> Iterator[tuple[str, CodeType]]:
 
 
 def _imported(module: ModuleType, defined: _Definitions) -> tuple[list[ModuleType], list[str]]:
-    """The modules of its own library that a module imports from, and the names of functions that it may have of them."""
+    """The modules of its own library that a module imports from, and the names of functions that it may
+    have of them."""
     package = getattr(module, "__package__", "") or ""
     bases = ("", f"{package}.", f"{package.rpartition('.')[0]}.")
     paths = (

@@ -21,7 +21,8 @@ def as_positions(values: Any) -> npt.NDArray[np.int64]:
         values: integers in a list, a range, an array, a tensor on the CPU, or another sized collection.
 
     Raises:
-        TypeError: a value is no integer (it has no `__index__`), or is a bool: a mask is no list of positions.
+        TypeError: a value is no integer (it has no `__index__`), or is a bool: a mask is no list of
+            positions.
     """
     if isinstance(values, range):
         return np.arange(values.start, values.stop, values.step, dtype=np.int64)
@@ -29,7 +30,8 @@ def as_positions(values: Any) -> npt.NDArray[np.int64]:
         array = np.asarray(values)
         if array.dtype.kind not in "iu" or array.ndim != 1:
             raise TypeError(
-                f"samples are found by integers in one dimension, not by a {type(values).__name__} of {array.dtype} with shape "
+                f"samples are found by integers in one dimension, not by a {type(values).__name__} "
+                f"of {array.dtype} with shape "
                 f"{array.shape}: of a mask, give np.flatnonzero(mask)"
             )
         return array.astype(np.int64, copy=False)
@@ -40,10 +42,11 @@ def as_positions(values: Any) -> npt.NDArray[np.int64]:
 
 
 def listed_positions(indices: Any) -> npt.NDArray[np.int64] | None:
-    """The integers that `indices[0]`, `indices[1]` and so on are; None: only the object itself can tell, or not all are integers.
+    """The integers that `indices[0]`, `indices[1]` and so on are; None: only the object itself can tell, or
+    not all are integers.
 
-    Known are lists, tuples, ranges, arrays and tensors. Anything else may look its items up in another way than it iterates over them:
-    pandas' Series does so by label.
+    Known are lists, tuples, ranges, arrays and tensors. Anything else may look its items up in another way
+    than it iterates over them: pandas' Series does so by label.
     """
     torch = sys.modules.get("torch")  # not imported here: packing comes without it
     if torch is not None and type(indices) is torch.Tensor:
@@ -58,13 +61,15 @@ def listed_positions(indices: Any) -> npt.NDArray[np.int64] | None:
 
 
 def subset_positions(indices: Any) -> npt.NDArray[np.int64]:
-    """The integers that `indices[0]`, `indices[1]` and so on are, of an object of any kind. Raises what that raises, and TypeError."""
+    """The integers that `indices[0]`, `indices[1]` and so on are, of an object of any kind. Raises what
+    that raises, and TypeError."""
     found = listed_positions(indices)
     return as_positions([indices[place] for place in range(len(indices))]) if found is None else found
 
 
 def positions_within(values: Any, count: int) -> npt.NDArray[np.int64]:
-    """Positions from 0 among `count` samples; negative ones count from the end. Raises IndexError, and TypeError as as_positions()."""
+    """Positions from 0 among `count` samples; negative ones count from the end. Raises IndexError, and
+    TypeError as as_positions()."""
     try:
         where = as_positions(values)
     except OverflowError:
@@ -92,7 +97,8 @@ def position_of(value: Any) -> int:
 
 
 def position_in(index: Any, count: int) -> int:
-    """The position, from 0, that `index` names among `count` samples; negative ones count from the end. Raises IndexError."""
+    """The position, from 0, that `index` names among `count` samples; negative ones count from the end.
+    Raises IndexError."""
     position = position_of(index)
     if not -count <= position < count:
         raise IndexError(f"index {position} is out of range for {count} samples")
@@ -104,8 +110,8 @@ _CHUNK = 1 << 16
 
 
 def summary_of(indices: Any) -> str | None:
-    """The first of a list of integers, its length, and a digest of all; None: they are no integers, which another process may write
-    otherwise."""
+    """The first of a list of integers, its length, and a digest of all; None: they are no integers, which
+    another process may write otherwise."""
     try:
         count = len(indices)
         digest = digest_of(count, lambda start, stop: as_positions(indices[start:stop]))
@@ -124,7 +130,8 @@ def digest_of(count: int, part: Callable[[int, int], np.ndarray[Any, Any]]) -> s
 
 
 def evenly(count: int, used: int) -> list[int]:
-    """``used`` of ``count`` indices, ascending and evenly spaced: every class of a sorted dataset keeps its share."""
+    """``used`` of ``count`` indices, ascending and evenly spaced: every class of a sorted dataset keeps
+    its share."""
     return [k * count // used for k in range(used)]
 
 

@@ -22,7 +22,8 @@ _LINE_EVERY = 15.0
 
 
 class _Display(Protocol):
-    """A way to show progress; `every` is the least time between two updates, in seconds. `speed` is in samples a second."""
+    """A way to show progress; `every` is the least time between two updates, in seconds. `speed` is in
+    samples a second."""
 
     every: float
 
@@ -32,9 +33,11 @@ class _Display(Protocol):
 
 
 class Progress:
-    """Shows the progress of a job: what is done, one rate, and the time that is left. With shown=False it does nothing and imports nothing.
+    """Shows the progress of a job: what is done, one rate, and the time that is left. With shown=False it
+    does nothing and imports nothing.
 
-    The rate is that of samples, called `unit`; unit="" is for a job whose time goes with its bytes, and shows theirs.
+    The rate is that of samples, called `unit`; unit="" is for a job whose time goes with its bytes, and shows
+    theirs.
     """
 
     def __init__(self, total: int, title: str, *, shown: bool, unit: str = "images") -> None:
@@ -55,7 +58,8 @@ class Progress:
             self._view.stop()
 
     def start(self, done: int, size: int) -> None:
-        """Starts the display. `done` samples and `size` bytes were done before, and do not count for the speed."""
+        """Starts the display. `done` samples and `size` bytes were done before, and do not count for the
+        speed."""
         self._began = time.monotonic()
         self._from = (done, size)
         if self._view is not None:

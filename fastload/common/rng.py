@@ -1,11 +1,14 @@
-"""Seeds and random streams: every random choice about a sample is a pure function of (seed, epoch, index, occurrence).
+"""Seeds and random streams: every random choice about a sample is a pure function of (seed, epoch, index,
+occurrence).
 
 NOTE [ rng: the registry of Philox streams ]
-A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw the same numbers, so that each has a stream of its own:
-  0 ...            the native transforms, by their position in the transform; in view k of several (from 0) k * VIEW_STREAMS further
-  OP_STREAM ...      the ops of AugmentBatch, counted over all batch transforms of a loader
-  MIX_STREAM ...     MixUp, CutMix and the choice between them, and the batch seeds of Seeded: draws for a whole batch
-  OCCURRENCE_STREAM  the seeds of samples that came before in their pass
+A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw the same numbers, so that each
+has a stream of its own:
+  0 ...            the native transforms, by their position in the transform; in view k of several (from 0) k
+  * VIEW_STREAMS further OP_STREAM ...      the ops of AugmentBatch, counted over all batch transforms of a
+    loader
+  MIX_STREAM ...     MixUp, CutMix and the choice between them, and the batch seeds of Seeded: draws for a
+  whole batch OCCURRENCE_STREAM  the seeds of samples that came before in their pass
   INTERLEAVING_STREAM  the key of a mixture's order of sources in one epoch
   SOURCE_STREAM      the keys of a mixture's passes over its sources
   SUBSTITUTE_STREAM  the substitutes of a bad sample
@@ -36,11 +39,13 @@ COUNT_LIMIT = 1 << 60
 ROUNDS = 8
 """Rounds of the Feistel network, as FF3 has, which NIST standardised for the same construction."""
 SMALL_COUNT, SMALL_ROUNDS = 1 << 16, 24
-"""With fewer elements than that, halves are small and mix less in a round: differences of neighbours show it below about 1,000 elements."""
+"""With fewer elements than that, halves are small and mix less in a round: differences of neighbours show
+it below about 1,000 elements."""
 CHUNK = 1 << 12
 """Positions that are mapped at a time: what NumPy works on stays in a core's own cache."""
 _STREAM = 2
-"""Stream of the key's Philox generator whose words are the rounds' keys; WindowOrder has the streams 0 and 1."""
+"""Stream of the key's Philox generator whose words are the rounds' keys; WindowOrder has the streams 0 and
+1."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _MIXER = np.uint64(0xD6E8FEB86659FD93)
 _HALF_WORD = np.uint64(32)
@@ -50,13 +55,15 @@ _Positions = npt.NDArray[np.int64]
 
 
 class KeyedPermutation:
-    """A permutation of 0 .. count-1 that is computed element by element: any of them at once, from a few numbers of state.
+    """A permutation of 0 .. count-1 that is computed element by element: any of them at once, from a few
+    numbers of state.
 
-    It is the generalized Feistel cipher over a * b >= count with cycle walking of J. Black and P. Rogaway, "Ciphers with Arbitrary Finite
-    Domains" (CT-RSA 2002): a position is split into (position mod a, position div a), each round adds a keyed function of one half to the
-    other, modulo that half's size, and a result of count or more is permuted again until it is below. With a and b next to the square
-    root, fewer than a numbers lie above count, so that hardly any position is permuted twice. The round function is no cipher's: two
-    multiplications, as in the finalizers of hash functions. Orders are random, and not secret.
+    It is the generalized Feistel cipher over a * b >= count with cycle walking of J. Black and P. Rogaway,
+    "Ciphers with Arbitrary Finite Domains" (CT-RSA 2002): a position is split into (position mod a, position
+    div a), each round adds a keyed function of one half to the other, modulo that half's size, and a result
+    of count or more is permuted again until it is below. With a and b next to the square root, fewer than a
+    numbers lie above count, so that hardly any position is permuted twice. The round function is no cipher's:
+    two multiplications, as in the finalizers of hash functions. Orders are random, and not secret.
 
     Args:
         count: number of elements, 0 .. COUNT_LIMIT.
@@ -72,9 +79,8 @@ class KeyedPermutation:
         self.count = count
         first = max(1, isqrt(max(0, count - 1)) + 1)
         self._sizes = np.uint64(first), np.uint64(max(1, -(-count // first)))
-        words = np.random.Philox(
-            key=key, counter=[0, 0, count, _STREAM]
-        )  # orders of almost as many samples are others
+        # Orders of almost as many samples are others.
+        words = np.random.Philox(key=key, counter=[0, 0, count, _STREAM])
         self._keys = np.asarray(words.random_raw(ROUNDS if count >= SMALL_COUNT else SMALL_ROUNDS), np.uint64)
 
     def at(self, positions: npt.NDArray[np.integer]) -> _Positions:
@@ -88,7 +94,8 @@ class KeyedPermutation:
         return found.view(np.int64)
 
     def chunks(self, start: int = 0, step: int = 1, stop: int | None = None) -> Iterator[_Positions]:
-        """The elements at the positions range(start, stop, step), in pieces of a few thousand, each computed when it is asked for.
+        """The elements at the positions range(start, stop, step), in pieces of a few thousand, each computed
+        when it is asked for.
 
         Args:
             start: first position, 0 or more.
@@ -208,7 +215,8 @@ def interleaving_seed(seed: int, epoch: int) -> int:
 
 
 def source_seed(seed: int, source: int, number: int) -> int:
-    """The key of one pass over a source of a mixture, of the passes that are counted through all epochs; 63 bits."""
+    """The key of one pass over a source of a mixture, of the passes that are counted through all epochs;
+    63 bits."""
     return _key(seed, source, number, SOURCE_STREAM)
 
 
@@ -236,13 +244,15 @@ def row_seed(seed: int, epoch: int, occurrence: int) -> int:
 
 
 def substitutes(seed: int, epoch: int, index: int, count: int, occurrence: int = 0) -> list[int]:
-    """Positions (0 .. count-1) to try, in order, in place of the sample `index`: a pure function of its arguments."""
+    """Positions (0 .. count-1) to try, in order, in place of the sample `index`: a pure function of its
+    arguments."""
     words = core.random_words(row_seed(seed, epoch, occurrence), epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES)
     return [word % count for word in words]
 
 
 def substitute_occurrence(seed: int, epoch: int, index: int, occurrence: int = 0) -> int:
-    """The occurrence of any sample that comes in place of the sample `index`, so that its draws are not those of its own turn."""
+    """The occurrence of any sample that comes in place of the sample `index`, so that its draws are not
+    those of its own turn."""
     words = core.random_words(
         row_seed(seed, epoch, occurrence), epoch, index, SUBSTITUTE_STREAM, SUBSTITUTES + 1
     )
@@ -250,7 +260,8 @@ def substitute_occurrence(seed: int, epoch: int, index: int, occurrence: int = 0
 
 
 class _CurrentSample(threading.local):
-    """The occurrence of the sample that this thread makes for a loader, and whether a Mixture's passes are counted in it."""
+    """The occurrence of the sample that this thread makes for a loader, and whether a Mixture's passes are
+    counted in it."""
 
     now = 0, False
 
@@ -259,13 +270,15 @@ _turn = _CurrentSample()
 
 
 def current_occurrence() -> tuple[int, bool]:
-    """The occurrence of the sample that is made in this thread, 0 outside of a loader, and True if a Mixture's passes are counted in it."""
+    """The occurrence of the sample that is made in this thread, 0 outside of a loader, and True if a
+    Mixture's passes are counted in it."""
     return _turn.now
 
 
 @contextmanager
 def occurring(occurrence: int, *, resolved: bool) -> Iterator[None]:
-    """Samples of packed data that this thread makes meanwhile are drawn with an occurrence. `resolved`: see current_occurrence()."""
+    """Samples of packed data that this thread makes meanwhile are drawn with an occurrence. `resolved`:
+    see current_occurrence()."""
     before, _turn.now = _turn.now, (occurrence, resolved)
     try:
         yield

@@ -1,12 +1,15 @@
-"""Spilled lists: texts and numbers by position that go to a temporary file once they are large, and a sort of texts in bounded memory.
+"""Spilled lists: texts and numbers by position that go to a temporary file once they are large, and a sort of
+texts in bounded memory.
 
 NOTE [ spill: what a pack notes of each sample ]
-A source's listing, the digests of names and a shuffled order have an entry for each sample. Up to `MEMORY_BYTES` each such list is in
-memory; beyond, it is a file in the system's folder for temporary files (TMPDIR), without a name, so that it ends with the process. Entries
-are read by pread: mapped pages would count as the process's memory, and a Ray node ends processes by that figure.
-Texts are sorted by runs: `RUN_BYTES` of them are sorted in memory and written one after the other, and the runs are merged when they are
-read. Measured on 10^6 names of 35 bytes: sorted in memory 0.6 s; by runs of 1, 16 and 64 MiB 1.5, 1.7 and 1.8 s; in a table of sqlite
-without a name 3.0 s with ORDER BY, and 5.1 s where the name is the key. So runs, which are of the standard library's heapq as well.
+A source's listing, the digests of names and a shuffled order have an entry for each sample. Up to
+`MEMORY_BYTES` each such list is in memory; beyond, it is a file in the system's folder for temporary files
+(TMPDIR), without a name, so that it ends with the process. Entries are read by pread: mapped pages would
+count as the process's memory, and a Ray node ends processes by that figure. Texts are sorted by runs:
+`RUN_BYTES` of them are sorted in memory and written one after the other, and the runs are merged when they
+are read. Measured on 10^6 names of 35 bytes: sorted in memory 0.6 s; by runs of 1, 16 and 64 MiB 1.5, 1.7 and
+1.8 s; in a table of sqlite without a name 3.0 s with ORDER BY, and 5.1 s where the name is the key. So runs,
+which are of the standard library's heapq as well.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ import numpy.typing as npt
 from fastload.errors import PackError
 
 MEMORY_BYTES = 4 << 20
-"""Bytes of a list that stay in memory: those of a hundred thousand samples, so that a small pack writes no temporary file."""
+"""Bytes of a list that stay in memory: those of a hundred thousand samples, so that a small pack writes no
+temporary file."""
 RUN_BYTES = 16 << 20
 """Memory of the texts that are sorted at once."""
 _TEXT_OVERHEAD = 41
@@ -87,7 +91,8 @@ class SpilledBytes:
             more = os.pread(self._file.number, size - len(data), offset + len(data))
             if not more:
                 raise PackError(
-                    f"a temporary file in {tempfile.gettempdir()} has lost its end: it was changed by another program"
+                    f"a temporary file in {tempfile.gettempdir()} has lost its end: it was changed "
+                    "by another program"
                 )
             data += more
         return data
@@ -117,7 +122,8 @@ def temporary_error(error: OSError) -> PackError:
     except OSError:
         folder = "the folder for temporary files"
     return PackError(
-        f"{folder}: {reason}; a pack keeps a list of its samples there: make room, or set TMPDIR to another folder"
+        f"{folder}: {reason}; a pack keeps a list of its samples there: make room, or set TMPDIR to "
+        "another folder"
     )
 
 
@@ -187,18 +193,20 @@ class ByteStrings(Sequence[bytes]):
 
 
 class Texts(ByteStrings):
-    """A list of byte strings: appended, then sealed, then read by any thread. Neighbours are read together."""
+    """A list of byte strings: appended, then sealed, then read by any thread. Neighbours are read
+    together."""
 
     def __init__(self) -> None:
         self._data = SpilledBytes()
         self._ends = Numbers("<u8")
         self._pending: list[int] = []
         self._last = -2
+        # The first text of a block, the edges of its texts, their bytes.
         self._block: tuple[int, list[int], bytes] = (
             0,
             [],
             b"",
-        )  # the first text of a block, the edges of its texts, their bytes
+        )
 
     def append(self, text: bytes) -> None:
         """Appends a text."""
@@ -297,8 +305,8 @@ _KEYED = np.dtype([("key", "<u8"), ("position", "<i8")])
 
 
 class Keyed:
-    """Keys of positions, read by ascending keys and then positions. They are parted by their first bits, and each part is sorted in memory:
-    keys have to be spread evenly, as digests are."""
+    """Keys of positions, read by ascending keys and then positions. They are parted by their first bits, and
+    each part is sorted in memory: keys have to be spread evenly, as digests are."""
 
     def __init__(self) -> None:
         self._rows = Numbers(_KEYED)

@@ -7,10 +7,11 @@ from types import TracebackType
 
 
 class StoppingPool(ThreadPoolExecutor):
-    """Threads whose calls end soon once an exception, Ctrl-C included, leaves the `with` block: calls that wait are dropped.
+    """Threads whose calls end soon once an exception, Ctrl-C included, leaves the `with` block: calls that
+    wait are dropped.
 
-    A call that takes longer than a moment calls `check` now and then. ThreadPoolExecutor alone makes all that was submitted first, which
-    takes minutes for a large dataset.
+    A call that takes longer than a moment calls `check` now and then. ThreadPoolExecutor alone makes all that
+    was submitted first, which takes minutes for a large dataset.
     """
 
     _stopping = False

@@ -1,10 +1,12 @@
-"""Limits of this process on its machine: CPUs and memory, as affinity, control groups and torchrun leave them; and those of malloc.
+"""Limits of this process on its machine: CPUs and memory, as affinity, control groups and torchrun leave
+them; and those of malloc.
 
 NOTE [ control groups: which limits hold ]
-A limit holds for a control group and for all groups below it, so each is read from the process's own group upwards, as far as the file
-system shows, and the tightest counts. /proc/self/cgroup names the group and /proc/self/mountinfo where its hierarchy is mounted: version 2,
-version 1, or both side by side. A path that the mount does not show (a container that sees only its own group) is the mount itself.
-Every function takes the root of the file system, which only tests change; what cannot be read sets no limit.
+A limit holds for a control group and for all groups below it, so each is read from the process's own group
+upwards, as far as the file system shows, and the tightest counts. /proc/self/cgroup names the group and
+/proc/self/mountinfo where its hierarchy is mounted: version 2, version 1, or both side by side. A path that
+the mount does not show (a container that sees only its own group) is the mount itself. Every function takes
+the root of the file system, which only tests change; what cannot be read sets no limit.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from pathlib import Path, PurePosixPath
 ROOT = Path("/")
 
 _RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
-"""Lines of memory.stat that count pages which the kernel drops before it refuses an allocation or kills: the page cache of files, read long
-ago or just now, and freeable kernel objects. The same as MemAvailable of /proc/meminfo adds. Not among them: shared memory and tmpfs, which
-the kernel keeps with the anonymous pages, and locked pages ("unevictable")."""
+"""Lines of memory.stat that count pages which the kernel drops before it refuses an allocation or kills: the
+page cache of files, read long ago or just now, and freeable kernel objects. The same as MemAvailable of
+/proc/meminfo adds. Not among them: shared memory and tmpfs, which the kernel keeps with the anonymous pages,
+and locked pages ("unevictable")."""
 
 _PERIODS = 100
 """Fewest periods of a CPU quota, usually 100 ms each, of which a share is told."""
@@ -34,7 +37,8 @@ _UNLIMITED = 1 << 62
 def available_cpus(root: Path = ROOT) -> int:
     """CPUs this process may use: its affinity mask, cut by the CPU quota of its control group; at least 1.
 
-    A quota that is no whole number is rounded up: 1.5 CPUs are 2 threads, since one thread could not use what is granted.
+    A quota that is no whole number is rounded up: 1.5 CPUs are 2 threads, since one thread could not use what
+    is granted.
     """
     cpus, quota = len(os.sched_getaffinity(0)), cpu_quota(root)
     return max(1, cpus if quota is None else min(cpus, math.ceil(quota)))
@@ -55,8 +59,8 @@ def cpu_quota(root: Path = ROOT) -> Fraction | None:
 
 
 def throttled_share(root: Path = ROOT) -> float | None:
-    """Share of the CPU quota's periods, 0 to 1, in which the kernel stopped the processes of this one's group because the quota was used
-    up; None: no quota, or too few periods to say."""
+    """Share of the CPU quota's periods, 0 to 1, in which the kernel stopped the processes of this one's group
+    because the quota was used up; None: no quota, or too few periods to say."""
     for group in _groups("cpu", root):
         stat = _numbers(group / "cpu.stat")
         if stat.get("nr_periods", 0) >= _PERIODS:
@@ -65,9 +69,11 @@ def throttled_share(root: Path = ROOT) -> float | None:
 
 
 def share_of_cpus() -> int:
-    """CPUs for one of the processes that torchrun started on this machine (LOCAL_WORLD_SIZE of them), which each load for themselves.
+    """CPUs for one of the processes that torchrun started on this machine (LOCAL_WORLD_SIZE of them), which
+    each load for themselves.
 
-    Processes that were bound to CPUs of their own keep those: their masks are small enough for all of them to fit the machine.
+    Processes that were bound to CPUs of their own keep those: their masks are small enough for all of them to
+    fit the machine.
     """
     cpus, ranks = available_cpus(), os.environ.get("LOCAL_WORLD_SIZE", "")
     if (
@@ -80,8 +86,9 @@ def share_of_cpus() -> int:
 
 
 def available_memory(root: Path = ROOT) -> int | None:
-    """Bytes that can be allocated without swapping: the system's MemAvailable, cut by what the memory limits of the process's control group
-    leave; None when unknown. Reclaimable pages of a group count as free: see `_RECLAIMABLE`."""
+    """Bytes that can be allocated without swapping: the system's MemAvailable, cut by what the memory limits
+    of the process's control group leave; None when unknown. Reclaimable pages of a group count as free: see
+    `_RECLAIMABLE`."""
     free = _numbers(root / "proc/meminfo").get("MemAvailable:")
     if free is None:
         return None
@@ -95,7 +102,8 @@ def available_memory(root: Path = ROOT) -> int | None:
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
-    """Bytes that the memory limits of the process's control group allow all processes of the group; None: no limit is known."""
+    """Bytes that the memory limits of the process's control group allow all processes of the group; None:
+    no limit is known."""
     limits = [
         _number(group / "memory.max", group / "memory.limit_in_bytes") for group in _groups("memory", root)
     ]
@@ -104,7 +112,8 @@ def memory_limit(root: Path = ROOT) -> int | None:
 
 
 def oom_kills(root: Path = ROOT) -> int:
-    """Number of processes of this one's control group that the kernel has killed for want of memory; 0 if that is unknown.
+    """Number of processes of this one's control group that the kernel has killed for want of memory; 0 if
+    that is unknown.
 
     The kernel counts a killed process in its own group (and, in version 2, in those above).
     """
@@ -118,12 +127,14 @@ def oom_kills(root: Path = ROOT) -> int:
 
 def _reclaimable(group: Path) -> int:
     stat = _numbers(group / "memory.stat")
-    # Version 1 counts the groups below apart: its total_ lines are those that usage_in_bytes and the limit are about.
+    # Version 1 counts the groups below apart: its total_ lines are those that usage_in_bytes and the limit
+    # are about.
     return sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in _RECLAIMABLE)
 
 
 def _groups(controller: str, root: Path) -> Iterator[Path]:
-    """The folders of this process's control groups that may limit `controller`, each hierarchy from the process's own group upwards."""
+    """The folders of this process's control groups that may limit `controller`, each hierarchy from the
+    process's own group upwards."""
     paths: dict[str, str] = {}  # by controller; version 2's is ""
     for line in _lines(root / "proc/self/cgroup"):
         fields = line.split(":", 2)
@@ -188,10 +199,11 @@ _limits = {_M_MMAP_THRESHOLD: 0, _M_TRIM_THRESHOLD: 0}
 
 
 def keep_memory(largest: int, kept: int) -> None:
-    """Makes malloc take blocks of up to `largest` bytes from its heaps, and keep up to `kept` bytes free at the end of each.
+    """Makes malloc take blocks of up to `largest` bytes from its heaps, and keep up to `kept` bytes free at
+    the end of each.
 
-    A limit that an earlier call has set is not lowered. Nothing is done where the user has set these limits of glibc's malloc, or where
-    malloc is another one. Source: mallopt(3).
+    A limit that an earlier call has set is not lowered. Nothing is done where the user has set these limits
+    of glibc's malloc, or where malloc is another one. Source: mallopt(3).
     """
     if (
         "MALLOC_TRIM_THRESHOLD_" in os.environ

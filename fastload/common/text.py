@@ -6,7 +6,8 @@ import html
 
 
 class Text(str):
-    """A str of several lines, whose repr is the text itself: at a prompt, or last in a notebook's cell, it shows as print() would."""
+    """A str of several lines, whose repr is the text itself: at a prompt, or last in a notebook's cell, it
+    shows as print() would."""
 
     __slots__ = ()
 

@@ -14,12 +14,14 @@ _NEARLY = re.compile(r"(s3a?|gs|gcs|az|abfss?|adl|https?|file)(?::/?|//?)(?=[^/:
 
 
 def is_url(path: object) -> bool:
-    """Returns True if a path is text that begins with a scheme and ``://``. Windows' drives have one letter, and are none."""
+    """Returns True if a path is text that begins with a scheme and ``://``. Windows' drives have one
+    letter, and are none."""
     return isinstance(path, str) and _SCHEME.match(path) is not None
 
 
 def meant_url(path: str, *, joined: bool = False) -> str | None:
-    """The URL that is meant by a path which would be one with another colon or slash, as s3//bucket/x; None for any other path.
+    """The URL that is meant by a path which would be one with another colon or slash, as s3//bucket/x; None
+    for any other path.
 
     `joined`: the text is of a Path, which has made one slash of two.
     """
@@ -38,7 +40,8 @@ def local_path(url: str) -> str | None:
 
 
 def is_remote(path: object) -> bool:
-    """Returns True if a path is the URL of something in a store, and not on a disk, as a path and a ``file://`` URL are."""
+    """Returns True if a path is the URL of something in a store, and not on a disk, as a path and a
+    ``file://`` URL are."""
     return isinstance(path, str) and is_url(path) and local_path(path) is None
 
 

@@ -1,1 +1,2 @@
-"""Datasets: packed folders, files where they lie, mixtures; and the sample of each as native threads and Python see it."""
+"""Datasets: packed folders, files where they lie, mixtures; and the sample of each as native threads and
+Python see it."""

@@ -1,4 +1,5 @@
-"""contact_sheet(): thumbnails of a packed dataset's samples on one Pillow image, for a look at what is in it."""
+"""contact_sheet(): thumbnails of a packed dataset's samples on one Pillow image, for a look at what is in
+it."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ _LETTER = 6
 
 
 def contact_sheet(dataset: PackedDataset, indices: Sequence[int], side: int) -> Any:
-    """A Pillow image: the samples' images as they are stored, within squares of `side` pixels, with index and label below each. The boxes,
-    masks and instances among the delivered fields are drawn over them.
+    """A Pillow image: the samples' images as they are stored, within squares of `side` pixels, with index and
+    label below each. The boxes, masks and instances among the delivered fields are drawn over them.
 
     Raises:
         ArgumentError: Pillow is not installed.

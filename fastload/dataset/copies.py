@@ -12,11 +12,13 @@ from fastload.dataset.mixture import Changes, Mixture
 from fastload.dataset.packed import PackedDataset
 
 DrawBasis = tuple[int | None, int, Changes | None]
-"""Basis of the samples of one pass: the seed (None: that of each dataset), the epoch, and a Mixture's weights by epoch."""
+"""Basis of the samples of one pass: the seed (None: that of each dataset), the epoch, and a Mixture's
+weights by epoch."""
 
 
 def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any:
-    """A copy of a tree that a Resolver has resolved, with `leaf` of each packed dataset in its place; Subsets share their indices."""
+    """A copy of a tree that a Resolver has resolved, with `leaf` of each packed dataset in its place;
+    Subsets share their indices."""
     if isinstance(dataset, PackedDataset):
         return leaf(dataset)
     if isinstance(dataset, Mixture):
@@ -30,14 +32,16 @@ def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any
 
 
 def set_draws(dataset: Any, draws: DrawBasis) -> None:
-    """Sets seed and epoch of a tree that rebuilt() made: a worker process does that to its own copy, at every epoch."""
+    """Sets seed and epoch of a tree that rebuilt() made: a worker process does that to its own copy, at
+    every epoch."""
     set_mixture(dataset, draws)
     for packed in _leaves(dataset):
         packed.seed, packed.epoch = packed.seed if draws[0] is None else draws[0], draws[1]
 
 
 def set_mixture(dataset: Any, draws: DrawBasis) -> None:
-    """Sets the epoch, and the weights of all epochs, of a copy of a Mixture; any other dataset stays as it is."""
+    """Sets the epoch, and the weights of all epochs, of a copy of a Mixture; any other dataset stays as it
+    is."""
     if isinstance(dataset, Mixture):
         dataset.set_state(draws[1], draws[2])
 

@@ -1,4 +1,5 @@
-"""Images of any dtype as 8-bit pixels, colours of labels and objects, and corners of boxes, for contact sheets and pages."""
+"""Images of any dtype as 8-bit pixels, colours of labels and objects, and corners of boxes, for contact
+sheets and pages."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _TURN = 0.618033988749895
 
 
 def numbers_of(labels: npt.NDArray[np.integer]) -> Pixels:
-    """Numbers of labels' colours: 0 stays, others go round the colours; 255 of 8-bit labels, which most programs ignore, stays too."""
+    """Numbers of labels' colours: 0 stays, others go round the colours; 255 of 8-bit labels, which most
+    programs ignore, stays too."""
     wide = labels.astype(np.int64)
     numbers = np.where(wide > 0, (wide - 1) % COLOURS + 1, 0).astype(np.uint8)
     if labels.dtype == np.uint8:
@@ -39,7 +41,8 @@ def colour_of(number: int) -> tuple[int, int, int]:
 
 
 def painted_masks(masks: torch.Tensor) -> npt.NDArray[np.uint16]:
-    """Numbers from 1 of binary masks (number, height, width), (height, width); where several lie on a pixel, the smallest one's."""
+    """Numbers from 1 of binary masks (number, height, width), (height, width); where several lie on a
+    pixel, the smallest one's."""
     array = masks[:OBJECTS_MOST].cpu().numpy() != 0
     out = np.zeros(array.shape[1:], np.uint16)
     for row in sorted(range(len(array)), key=lambda row: -int(array[row].sum())):
@@ -48,9 +51,11 @@ def painted_masks(masks: torch.Tensor) -> npt.NDArray[np.uint16]:
 
 
 def box_corners(boxes: npt.NDArray[np.float64], form: str) -> npt.NDArray[np.float64]:
-    """The four corners (number, 4, 2), in order around each box, of boxes of one of the formats of torchvision's BoundingBoxFormat.
+    """The four corners (number, 4, 2), in order around each box, of boxes of one of the formats of
+    torchvision's BoundingBoxFormat.
 
-    A rotated box is turned counterclockwise by r degrees: cxcywhr around its centre, xywhr around the corner x, y.
+    A rotated box is turned counterclockwise by r degrees: cxcywhr around its centre, xywhr around the corner
+    x, y.
     """
     if form == "xyxyxyxy":
         return boxes.reshape(-1, 4, 2)
@@ -81,8 +86,8 @@ class ShownImage:
 def shown_image(image: torch.Tensor, plan: Plan | None = None) -> ShownImage:
     """An image (channels, height, width) of any dtype as 8-bit pixels.
 
-    Floats are those of 0..1, after `plan`'s Normalize is undone. 16-bit values and floats outside of 0..1 are stretched from the least to
-    the greatest. Of four channels the first three are shown, of two the first.
+    Floats are those of 0..1, after `plan`'s Normalize is undone. 16-bit values and floats outside of 0..1 are
+    stretched from the least to the greatest. Of four channels the first three are shown, of two the first.
     """
     values, notes = image.detach().cpu(), []
     if plan is not None and plan.mean is not None and plan.std is not None and values.is_floating_point():

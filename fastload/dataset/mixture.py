@@ -1,13 +1,14 @@
-"""Mixture: a map-style dataset whose samples are those of several datasets, by weights. MixtureOrder: the source and the sample at each
-position of each epoch, as a pure function.
+"""Mixture: a map-style dataset whose samples are those of several datasets, by weights. MixtureOrder: the
+source and the sample at each position of each epoch, as a pure function.
 
 NOTE [ mixture: which sample comes when ]
-An epoch of N positions has an exact count of each source's samples: its share of N by the weights. Positions are divided into blocks of
-BLOCK. How many samples of a source come before a block follows from its count and the block's place by whole-number division, so that every
-block has the sources in the epoch's proportions, and any block is found without the ones before it. Within a block the sources are in
-random order. A source's draws are numbered through all epochs, in the order of positions: number d is place d % n of the source's pass
-d // n, and each pass over its n samples is a keyed permutation of its own. So a source is used up before a sample of it comes again,
-within an epoch, at its end, and where weights change.
+An epoch of N positions has an exact count of each source's samples: its share of N by the weights. Positions
+are divided into blocks of BLOCK. How many samples of a source come before a block follows from its count and
+the block's place by whole-number division, so that every block has the sources in the epoch's proportions,
+and any block is found without the ones before it. Within a block the sources are in random order. A source's
+draws are numbered through all epochs, in the order of positions: number d is place d % n of the source's pass
+d // n, and each pass over its n samples is a keyed permutation of its own. So a source is used up before a
+sample of it comes again, within an epoch, at its end, and where weights change.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 
 BLOCK = 64
-"""Positions of a block: few, since a block is computed whole for any position of it; enough that its sources come in no pattern."""
+"""Positions of a block: few, since a block is computed whole for any position of it; enough that its
+sources come in no pattern."""
 SPAN = 64 * BLOCK
 """Positions whose rows are computed together where they are asked for in sequence."""
 SAMPLES_LIMIT = 1 << 31
@@ -54,7 +56,8 @@ _Positions = npt.NDArray[np.int64]
 
 
 def shares(weights: Sequence[float], samples: int) -> tuple[int, ...]:
-    """Whole numbers in proportion to `weights` whose sum is `samples`, by largest remainders; of equal ones the first is served first."""
+    """Whole numbers in proportion to `weights` whose sum is `samples`, by largest remainders; of equal
+    ones the first is served first."""
     exact = [Fraction(weight) for weight in weights]
     total = sum(exact)
     wanted = [weight * samples / total for weight in exact]
@@ -67,7 +70,8 @@ def shares(weights: Sequence[float], samples: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Epoch:
-    """One epoch: the counts of the sources, the numbers of their first draws, and the key of the order within blocks."""
+    """One epoch: the counts of the sources, the numbers of their first draws, and the key of the order
+    within blocks."""
 
     counts: tuple[int, ...]
     starts: tuple[int, ...]
@@ -79,7 +83,8 @@ class MixtureRows(NamedTuple):
 
     Attributes:
         sources, indices: number of the source of each sample, and its index there.
-        turns: number of the pass over the source that each sample is of, among those of the epoch; 0 is the pass that the epoch begins in.
+        turns: number of the pass over the source that each sample is of, among those of the epoch; 0 is the
+            pass that the epoch begins in.
     """
 
     sources: npt.NDArray[np.uint32]
@@ -156,7 +161,8 @@ class MixtureOrder:
         )
 
     def _span(self, epoch: int, number: int) -> MixtureRows:
-        """A span's rows, for passes that ask for one position after another: at once they cost a tenth of as many batches."""
+        """A span's rows, for passes that ask for one position after another: at once they cost a tenth of
+        as many batches."""
         found = self._spans.get((epoch, number))
         if found is None:
             where = np.arange(number * SPAN, min((number + 1) * SPAN, self._samples))
@@ -190,14 +196,14 @@ class MixtureOrder:
         return found
 
     def _blocks(self, plan: _Epoch, blocks: _Positions) -> tuple[_Positions, _Positions]:
-        """Source of each position of some blocks, and the number of its draw in the epoch: two arrays of a row for each block."""
+        """Source of each position of some blocks, and the number of its draw in the epoch: two arrays of a
+        row for each block."""
         low, high = (
             self._before(plan, blocks * BLOCK),
             self._before(plan, np.minimum((blocks + 1) * BLOCK, self._samples)),
         )
-        lacking = BLOCK - (high - low).sum(
-            axis=1, keepdims=True
-        )  # places that the last block lacks: they count as a source at its end
+        # Places that the last block lacks: they count as a source at its end.
+        lacking = BLOCK - (high - low).sum(axis=1, keepdims=True)
         each = np.concatenate([high - low, lacking], axis=1)
         kinds = np.tile(np.arange(each.shape[1]), len(blocks))
         sorted_sources = np.repeat(kinds, each.ravel()).reshape(len(blocks), BLOCK)
@@ -205,9 +211,8 @@ class MixtureOrder:
         keys = mixed(places.astype(np.uint64), plan.key) >> np.uint64(1)
         keys[sorted_sources == len(plan.counts)] = np.uint64(1 << 63)
         sources = np.take_along_axis(sorted_sources, keys.argsort(axis=1, kind="stable"), 1)
-        by_source = sources.argsort(
-            axis=1, kind="stable"
-        )  # the places of the first source, ascending, then those of the next
+        # The places of the first source, ascending, then those of the next.
+        by_source = sources.argsort(axis=1, kind="stable")
         firsts = np.cumsum(each, axis=1) - each
         base = np.concatenate([low, np.zeros_like(lacking)], axis=1) - firsts
         numbers = np.empty_like(sources)
@@ -217,7 +222,8 @@ class MixtureOrder:
         return sources, numbers
 
     def _before(self, plan: _Epoch, ends: _Positions) -> _Positions:
-        """Samples of each source before positions at which blocks end: it never falls, and at the epoch's end it is the source's count."""
+        """Samples of each source before positions at which blocks end: it never falls, and at the epoch's
+        end it is the source's count."""
         out = np.empty((len(ends), len(plan.counts)), np.int64)
         rest, left = ends, self._samples
         for k, count in enumerate(plan.counts):
@@ -251,16 +257,19 @@ def _keep(cache: OrderedDict[Any, Any], most: int) -> None:
 
 
 class Mixture(ShownAsText, Dataset[Any]):
-    """Samples of several datasets, mixed by weights: a map-style dataset of `samples_per_epoch` samples, in random order as it is.
+    """Samples of several datasets, mixed by weights: a map-style dataset of `samples_per_epoch` samples, in
+    random order as it is.
 
-    1. An epoch has an exact number of samples of each source: its share of `samples_per_epoch`, rounded by largest remainders. Every 64
-       positions from a multiple of 64 on have the sources in these proportions, to within a few samples.
-    2. Each source is gone through in a random order of its own until it is used up, then in another. It goes on from epoch to epoch where
-       it stood: an epoch is no beginning.
-    3. `mixture[i]` is a pure function of (seed, epoch, weights of the epochs up to this one, i). FastLoader sets the epoch at each
-       `iter()`; under another loader call `set_epoch`.
-    4. FastLoader reads it by native threads where all sources are packed, or all images in place, with the same fields and native
-       transforms. Its state_dict() holds the weights of all epochs. The order is random already: leave `shuffle` off.
+    1. An epoch has an exact number of samples of each source: its share of `samples_per_epoch`, rounded by
+       largest remainders. Every 64 positions from a multiple of 64 on have the sources in these proportions,
+       to within a few samples.
+    2. Each source is gone through in a random order of its own until it is used up, then in another. It goes
+       on from epoch to epoch where it stood: an epoch is no beginning.
+    3. `mixture[i]` is a pure function of (seed, epoch, weights of the epochs up to this one, i). FastLoader
+       sets the epoch at each `iter()`; under another loader call `set_epoch`.
+    4. FastLoader reads it by native threads where all sources are packed, or all images in place, with the
+       same fields and native transforms. Its state_dict() holds the weights of all epochs. The order is
+       random already: leave `shuffle` off.
 
     Args:
         sources: weight by dataset; or (dataset, weight) pairs. Only their proportions matter.
@@ -268,8 +277,8 @@ class Mixture(ShownAsText, Dataset[Any]):
         seed: seed of the order, 0 .. 2**64-1; the same on every rank.
 
     Raises:
-        ArgumentError: a weight is negative or no number, or all are zero; a source has no samples, no length, or is a Mixture itself;
-            packed sources differ in their fields; an argument is out of range.
+        ArgumentError: a weight is negative or no number, or all are zero; a source has no samples, no length,
+            or is a Mixture itself; packed sources differ in their fields; an argument is out of range.
     """
 
     def __init__(
@@ -304,7 +313,8 @@ class Mixture(ShownAsText, Dataset[Any]):
 
     @property
     def order(self) -> MixtureOrder:
-        """The order of all epochs, by the sources' lengths and the weights as they are now; the same object where nothing has changed."""
+        """The order of all epochs, by the sources' lengths and the weights as they are now; the same
+        object where nothing has changed."""
         for number, source in enumerate(self.sources):
             _check_source(number, source)
         identity = self.seed, self.samples_per_epoch, tuple(map(len, self.sources)), self._changes
@@ -331,18 +341,21 @@ class Mixture(ShownAsText, Dataset[Any]):
 
         Args:
             weights: by dataset, or in the order of the sources; each source has one.
-            epoch: None: the one that begins next, after that which a FastLoader, or set_epoch, has begun. If that epoch has
-                run already, later ones begin at other places in the sources than they would have.
+            epoch: None: the one that begins next, after that which a FastLoader, or set_epoch, has begun. If
+                that epoch has run already, later ones begin at other places in the sources than they would
+                have.
 
         Raises:
-            ArgumentError: a weight is negative or no number, all are zero, or there are not as many as sources.
+            ArgumentError: a weight is negative or no number, all are zero, or there are not as many as
+                sources.
         """
         if isinstance(weights, Mapping):
             if len(weights) != len(self.sources) or any(
                 all(each is not source for source in self.sources) for each in weights
             ):
                 raise ArgumentError(
-                    f"set_weights: give a weight for each of the Mixture's {len(self.sources)} datasets, and no other"
+                    f"set_weights: give a weight for each of the Mixture's {len(self.sources)} "
+                    "datasets, and no other"
                 )
             weights = [weights[source] for source in self.sources]
         values, first = self._checked(list(weights)), self._next if epoch is None else checked_epoch(epoch)
@@ -393,7 +406,8 @@ class Mixture(ShownAsText, Dataset[Any]):
         return self._sample(source, at, turn)
 
     def _sample(self, source: int, index: int, turn: int) -> Any:
-        """A sample of a source in one of its passes in the epoch. See NOTE [ occurrences: an index that comes again ]."""
+        """A sample of a source in one of its passes in the epoch. See NOTE [ occurrences: an index that
+        comes again ]."""
         occurrence, resolved = current_occurrence()
         if not resolved:
             occurrence = occurrence * int(self.order.passes(self.epoch)[source]) + turn
@@ -473,7 +487,8 @@ class Mixture(ShownAsText, Dataset[Any]):
         for number, weight in enumerate(weights):
             if not _is_weight(weight):
                 raise ArgumentError(
-                    f"the weight of {_name(number, self.sources[number])} is {weight!r}: give a number of 0 or more"
+                    f"the weight of {_name(number, self.sources[number])} is {weight!r}: give a "
+                    "number of 0 or more"
                 )
         if not any(weights):
             raise ArgumentError("all weights of the Mixture are zero: no source is left to draw from")
@@ -526,7 +541,8 @@ def _check_fields(sources: Sequence[Any]) -> None:
                 first = number, packed, fields
             elif fields != first[2]:
                 raise ArgumentError(
-                    f"{_name(number, packed)} has the fields {_shown(fields)}, and {_name(first[0], first[1])} has {_shown(first[2])}: "
+                    f"{_name(number, packed)} has the fields {_shown(fields)}, and "
+                    f"{_name(first[0], first[1])} has {_shown(first[2])}: "
                     "samples of a Mixture have the same fields; choose some with PackedDataset(..., fields=)"
                 )
 
@@ -552,7 +568,8 @@ def _name(number: int, source: Any) -> str:
 
 
 def parts_of(dataset: Any) -> Iterator[Any]:
-    """A dataset, and those that a Mixture, a Subset or a ConcatDataset, of these very classes, is made of, one after another."""
+    """A dataset, and those that a Mixture, a Subset or a ConcatDataset, of these very classes, is made of,
+    one after another."""
     yield dataset
     if type(dataset) is Subset:
         yield from parts_of(dataset.dataset)
@@ -565,7 +582,8 @@ def parts_of(dataset: Any) -> Iterator[Any]:
 
 
 def mixture_state(dataset: Any) -> dict[str, Any]:
-    """The part of a state about a Mixture, as JSON values, as "mixture": what its order follows from; {} for any other dataset."""
+    """The part of a state about a Mixture, as JSON values, as "mixture": what its order follows from; {}
+    for any other dataset."""
     return {"mixture": dataset.described()} if isinstance(dataset, Mixture) else {}
 
 
@@ -573,27 +591,32 @@ def check_mixture(dataset: Any, stored: Any) -> None:
     """Checks that a state, which holds `stored` as its mixture, goes with a dataset.
 
     Raises:
-        ArgumentError: one is of a Mixture and the other is not, or they differ in more than weights, or the state is damaged.
+        ArgumentError: one is of a Mixture and the other is not, or they differ in more than weights, or the
+            state is damaged.
     """
     if not isinstance(dataset, Mixture):
         if stored is not None:
             raise ArgumentError(
-                f"the state was taken with a Mixture, and this loader's dataset is a {type(dataset).__name__}: give it one"
+                "the state was taken with a Mixture, and this loader's dataset is a "
+                f"{type(dataset).__name__}: give it one"
             )
         return
     if stored is None:
         raise ArgumentError(
-            "the state was taken without a Mixture, and this loader's dataset is one: resume with the same dataset"
+            "the state was taken without a Mixture, and this loader's dataset is one: resume with "
+            "the same dataset"
         )
     why = dataset.fits(stored)
     if why:
         raise ArgumentError(
-            f"the state does not fit this loader's Mixture: {why}. Resume with the same sources, samples_per_epoch and seed"
+            f"the state does not fit this loader's Mixture: {why}. Resume with the same sources, "
+            "samples_per_epoch and seed"
         )
 
 
 def mixture_facts(dataset: Any) -> Iterator[tuple[str, Any]]:
-    """Facts of a Mixture that all ranks must have in common, with a name for each; none of any other dataset."""
+    """Facts of a Mixture that all ranks must have in common, with a name for each; none of any other
+    dataset."""
     if isinstance(dataset, Mixture):
         described = dataset.described()
         yield "a Mixture with the seed", described["seed"]

@@ -1,4 +1,5 @@
-"""NativeData: the snapshot of a loader's dataset that one epoch reads, and the decision whether native threads read it."""
+"""NativeData: the snapshot of a loader's dataset that one epoch reads, and the decision whether native
+threads read it."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ SIDES = 64
 
 @dataclass(frozen=True, eq=False)
 class NativeData:
-    """Rows of packed datasets, or of images in place, fixed: nothing that the user changes later changes them.
+    """Rows of packed datasets, or of images in place, fixed: nothing that the user changes later changes
+    them.
 
     Attributes:
         view: the rows, with transforms planned without a device.
-        native: the rows that native threads read, if they can run the whole transform, or all but what is left to the device.
+        native: the rows that native threads read, if they can run the whole transform, or all but what is
+            left to the device.
         snapshots: by id of the user's dataset, the snapshot of it.
     """
 
@@ -36,8 +39,8 @@ class NativeData:
 
     @cached_property
     def longer_sides(self) -> tuple[int, ...]:
-        """Longer sides in pixels of some of the stored images, evenly spaced, ascending; () where they are unknown, or where `pack` changes
-        no sizes, since other fields lie in the pixels. Read on first use.
+        """Longer sides in pixels of some of the stored images, evenly spaced, ascending; () where they are
+        unknown, or where `pack` changes no sizes, since other fields lie in the pixels. Read on first use.
 
         Raises:
             DatasetError: a dataset was closed, or does not hold.
@@ -54,7 +57,8 @@ class NativeData:
         return dataset.assemble(dict(dataset.collated))
 
     def for_python(self, dataset: Any, draws: DrawBasis) -> Any:
-        """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed, its draws those of one epoch."""
+        """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed,
+        its draws those of one epoch."""
         out = rebuilt(
             dataset, lambda each: cast(PackedDataset, self.snapshots[id(each)]).drawing(draws[0], draws[1])
         )
@@ -69,11 +73,12 @@ def why_not(view: NativeView) -> str:
 
 
 def native_view(view: NativeView, device: bool, missing: frozenset[str]) -> NativeView | None:
-    """The rows as native threads make them; None if another engine has to run. `missing`: see NativeDataReader.read.
+    """The rows as native threads make them; None if another engine has to run. `missing`: see
+    NativeDataReader.read.
 
     Raises:
-        TransformError: several views of an image leave a delivered field behind that lies in it, or rotated boxes are to become upright
-            ones, as dataset[i] raises it.
+        TransformError: several views of an image leave a delivered field behind that lies in it, or rotated
+            boxes are to become upright ones, as dataset[i] raises it.
     """
     for each in view.datasets:
         if each.plan.views or each.plan.box_format:

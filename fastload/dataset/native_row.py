@@ -1,8 +1,8 @@
 """NativeImages and NativeFields: the images and the other fields of a sample's native row, and their tensors.
 
-The images are the first of the schema, and the delivered further ones. NOTE [ fields: one row ] of csrc/engine/fields.h has the rules: one
-draw moves all images and all fields beside them. It is drawn from (seed, epoch, index) and resolved for each image's own size; so images of
-one size are cut and flipped alike.
+The images are the first of the schema, and the delivered further ones. NOTE [ fields: one row ] of
+csrc/engine/fields.h has the rules: one draw moves all images and all fields beside them. It is drawn from
+(seed, epoch, index) and resolved for each image's own size; so images of one size are cut and flipped alike.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class NativeImage:
     sides: Callable[[], Sides]
 
     def size(self, index: int, max_pixels: int) -> Size:
-        """The stored size of one sample's image. Raises SampleError with the reason alone where no image can have it."""
+        """The stored size of one sample's image. Raises SampleError with the reason alone where no image
+        can have it."""
         height, width = (int(side[index]) for side in self.sides())
         if height < 1 or width < 1:
             raise _reason(f"its columns say {width} x {height} pixels, which no image has")
@@ -57,7 +58,8 @@ class NativeImage:
 
 
 class NativeImages:
-    """The images of one dataset's native rows; each is one part of the row, or as many as the transform makes views.
+    """The images of one dataset's native rows; each is one part of the row, or as many as the transform makes
+    views.
 
     Attributes:
         images: the first image, then the delivered further ones, in the order of the schema.
@@ -68,7 +70,8 @@ class NativeImages:
 
     @classmethod
     def of(cls, reader: DatasetReader, names: Sequence[str]) -> NativeImages:
-        """The images of a packed dataset: the first, and the further ones among `names`, the delivered fields."""
+        """The images of a packed dataset: the first, and the further ones among `names`, the delivered
+        fields."""
         images = [field for field in reader.schema if field.handler.is_image]
         return cls(
             [_image(reader, field) for field in images if field == reader.schema.image or field.name in names]
@@ -105,7 +108,8 @@ class NativeImages:
         return [output for each in self.images for output in outputs_of(plan, dtype, layout, each.planes)]
 
     def sizes(self, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int) -> tuple[Size, ...]:
-        """The size of each part of a sample; where it depends on boxes the largest. Raises SampleError with the reason alone."""
+        """The size of each part of a sample; where it depends on boxes the largest. Raises SampleError
+        with the reason alone."""
         fixed = self.fixed_sizes(plan)
         if fixed is not None:
             return fixed
@@ -179,8 +183,10 @@ def exchanged_pairs(plan: Plan, field: Field) -> tuple[tuple[int, int], ...]:
     if isinstance(pairs, str):
         if not field.pairs:
             raise TransformError(
-                f'keypoint_pairs="auto": which of the {field.shape[0]} keypoints of {field.name!r} mirror each other is not known of this '
-                "dataset: give the pairs, as keypoint_pairs=[(1, 2), (3, 4)], or pack it from a source that names its keypoints"
+                f'keypoint_pairs="auto": which of the {field.shape[0]} keypoints of {field.name!r} '
+                "mirror each other is not known of this "
+                "dataset: give the pairs, as keypoint_pairs=[(1, 2), (3, 4)], or pack it from a "
+                "source that names its keypoints"
             )
         return field.pairs
     if wrong := wrong_pairs(pairs, int(field.shape[0] or 0)):
@@ -195,7 +201,8 @@ class NativeField:
     Attributes:
         field: the field of the schema.
         hidden: True if only the geometry needs it, and it is not delivered.
-        mask_dtype: dtype to which masks and instances are converted, a name of torch's dtypes; "": they stay as they are.
+        mask_dtype: dtype to which masks and instances are converted, a name of torch's dtypes; "": they stay
+            as they are.
     """
 
     field: Field
@@ -218,17 +225,20 @@ class NativeField:
         return self.field.handler.is_ragged
 
     def row_shape(self, size: Size) -> tuple[int, ...]:
-        """Shape of one of its rows, in a sample whose image has that size; of a mask, its shape. Not of polygons."""
+        """Shape of one of its rows, in a sample whose image has that size; of a mask, its shape. Not of
+        polygons."""
         return size if self.in_image else self.field.row_shape
 
     def outlines(self, memory: torch.Tensor, at: int, end: int) -> list[list[torch.Tensor]]:
-        """Polygons of one sample, copied: of each object its parts, float32 (points, 2). They lie in the bytes from `at` to `end`."""
+        """Polygons of one sample, copied: of each object its parts, float32 (points, 2). They lie in the
+        bytes from `at` to `end`."""
         return [
             [torch.from_numpy(part) for part in parts] for parts in polygons_of(memory[at:end].numpy().data)
         ]
 
     def values(self, memory: torch.Tensor, at: int, rows: int | None, size: Size) -> torch.Tensor:
-        """The tensor of one sample, without a copy but for a conversion: it keeps the memory. Not for polygons.
+        """The tensor of one sample, without a copy but for a conversion: it keeps the memory. Not for
+        polygons.
 
         Args:
             memory: bytes, as a flat uint8 tensor.
@@ -251,8 +261,8 @@ class NativeFields:
     Args:
         reader: reader of the dataset.
         names: the delivered fields of native rows, without images.
-        plan: plan of the transform. If it needs the sample's boxes, the first boxes of the schema decide crops, and boxes that are dropped
-            take the rows that are `of` them along, delivered or not.
+        plan: plan of the transform. If it needs the sample's boxes, the first boxes of the schema decide
+            crops, and boxes that are dropped take the rows that are `of` them along, delivered or not.
     """
 
     def __init__(self, reader: DatasetReader, names: Sequence[str], plan: Plan) -> None:

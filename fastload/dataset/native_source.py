@@ -1,8 +1,10 @@
-"""NativeSource: what native threads read, as plan, engines and explain() know it: packed, attached or in place.
+"""NativeSource: what native threads read, as plan, engines and explain() know it: packed, attached or in
+place.
 
 NOTE [ native sources: nobody asks which it is ]
-Whoever is above the datasets asks a source for what it needs; a source that has nothing of it says so by the value of this class: no
-schema, no files in a bucket, nothing learnt. A new kind of data is one more subclass, and its recogniser in `fastload.dataset.resolver`.
+Whoever is above the datasets asks a source for what it needs; a source that has nothing of it says so by the
+value of this class: no schema, no files in a bucket, nothing learnt. A new kind of data is one more subclass,
+and its recogniser in `fastload.dataset.resolver`.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ class NativeSource(TransformedDataset):
     """A dataset of images that native threads read, and the rows of its samples.
 
     Attributes:
-        in_place: True if it is a dataset of the program's as it is: native threads make all of a sample, or none of it.
+        in_place: True if it is a dataset of the program's as it is: native threads make all of a sample, or
+            none of it.
         noun: name for its images, in the plural.
         takes_lists_indices: True if it has a list's idea of an index: True is 1.
-        runs_programs_code: True if values are read by code of the program's, whose exceptions are then the sample's.
+        runs_programs_code: True if values are read by code of the program's, whose exceptions are then the
+            sample's.
         seed: seed of the random transforms; None: none was given.
         positions: the samples that it stands for, by their index here, in order; None: all of them.
         takes_whole_samples: True if Python steps get whole samples.
@@ -85,7 +89,8 @@ class NativeSource(TransformedDataset):
 
     @property
     def paths(self) -> Mapping[str, tuple[Any, ...]]:
-        """By name of a field, its path in the structure of a sample; empty: samples have no structure of the user's."""
+        """By name of a field, its path in the structure of a sample; empty: samples have no structure of
+        the user's."""
         return {}
 
     @property
@@ -165,7 +170,8 @@ class NativeSource(TransformedDataset):
 
     @abstractmethod
     def longer_sides(self, most: int) -> list[int]:
-        """Longer sides, in pixels, of at most so many stored images, evenly spaced; empty where that is not known."""
+        """Longer sides, in pixels, of at most so many stored images, evenly spaced; empty where that is
+        not known."""
 
     # ---- its values
 
@@ -188,11 +194,13 @@ class NativeSource(TransformedDataset):
         """A SampleError that names the sample and where it lies."""
 
     def load(self, index: int) -> npt.NDArray[np.uint8]:
-        """A sample's whole image as the program's code opens it, (height, width, 3), RGB. Asked only if `runs_programs_code`."""
+        """A sample's whole image as the program's code opens it, (height, width, 3), RGB. Asked only if
+        `runs_programs_code`."""
         raise NotImplementedError
 
     def own_error(self, index: int) -> Exception | None:
-        """The exception that the program's transform raises for a sample; None: there is none, or it is not known."""
+        """The exception that the program's transform raises for a sample; None: there is none, or it is
+        not known."""
         return None
 
     def healed(self, index: int) -> Buffer | None:

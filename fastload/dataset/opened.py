@@ -38,9 +38,10 @@ class OpenedDataset:
         form: form of samples with all fields.
         handlers: behaviour of each field's kind, by name.
         in_records: names of the fields that lie in records, but for the first image.
-        spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what else has any number of rows;
-            and the image, where it is not of 8-bit RGB.
-        in_image: those of them that Python steps get as tv_tensors, with the image: what lies in it, and further images.
+        spatial: names of the fields that lie in the image or beside it: further images, masks, boxes and what
+            else has any number of rows; and the image, where it is not of 8-bit RGB.
+        in_image: those of them that Python steps get as tv_tensors, with the image: what lies in it, and
+            further images.
         has_boxes: True if some spatial field has boxes.
     """
 
@@ -66,7 +67,8 @@ class OpenedDataset:
         self._conditions: ConditionEngine | None = None
 
     def _form_of_all(self) -> SampleForm:
-        """The form of samples with all fields: the one that was packed, a pair of an image and its label or mask, or names alone."""
+        """The form of samples with all fields: the one that was packed, a pair of an image and its label
+        or mask, or names alone."""
         schema, form = self.reader.schema, self.reader.manifest.form
         names = tuple(field.name for field in schema)
         if form is not None and same_fields(form, self.kinds):
@@ -74,9 +76,11 @@ class OpenedDataset:
         return self.own_form(SampleForm(names, is_tuple=names[1:] == (LABEL,)))
 
     def own_form(self, form: SampleForm) -> SampleForm:
-        """The form, but for names alone that become a pair: an image and a mask, and a tuple of an image and one value.
+        """The form, but for names alone that become a pair: an image and a mask, and a tuple of an image and
+        one value.
 
-        Further images, and values of any number of rows, stay in a dict; a pair with an int is one without a structure.
+        Further images, and values of any number of rows, stay in a dict; a pair with an int is one without a
+        structure.
         """
         if form.root is not None or len(form.names) != 2:
             return form
@@ -153,7 +157,8 @@ class OpenedDataset:
 
 
 def _first_pixels(image: torch.Tensor, width: int, height: int) -> torch.Tensor:
-    """An image of that size in the first bytes of a larger tensor (channels, ...), in memory of its own size."""
+    """An image of that size in the first bytes of a larger tensor (channels, ...), in memory of its own
+    size."""
     if image.shape[1:] == (height, width):
         return image
     return image.view(-1)[: len(image) * height * width].view(len(image), height, width).clone()
@@ -163,7 +168,8 @@ class OpenOnUse:
     """Opened state that a dataset and its snapshots share, in whichever process asks.
 
     Attributes:
-        now: the state that was opened last, maybe by the process that this one was forked from; None: nothing is open.
+        now: the state that was opened last, maybe by the process that this one was forked from; None: nothing
+            is open.
     """
 
     def __init__(self, files: DatasetFiles, version: int | None) -> None:
@@ -177,7 +183,8 @@ class OpenOnUse:
         return self._version
 
     def open(self) -> OpenedDataset:
-        """Opens it; a forked child goes on with its parent's reader and columns, and shares what they have read."""
+        """Opens it; a forked child goes on with its parent's reader and columns, and shares what they have
+        read."""
         self.now = OpenedDataset(self.files, self._version, self.now)
         self._version = self.now.reader.manifest.version
         return self.now
@@ -193,7 +200,8 @@ def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[s
     if isinstance(path, str) and is_remote(path):
         if base is not None:
             raise ArgumentError(
-                f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds its images itself"
+                f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds "
+                "its images itself"
             )
         from fastload.remote.files import remote_files  # asyncio and threads, which nobody else needs
 
@@ -201,6 +209,7 @@ def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[s
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise ArgumentError(
-            f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} is on a disk"
+            f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} "
+            "is on a disk"
         )
     return DatasetFiles(dataset_folder(path).absolute(), base)

@@ -1,7 +1,8 @@
 """PackedDataset: a packed folder as an ordinary torch Dataset, and as native threads read it.
 
 `dataset[i]` and a FastLoader's batches come out of one C function, so both give the same pixels for the same
-(seed, epoch, index). FolderAttributes are the attributes that torchvision's ImageFolder has beside its samples.
+(seed, epoch, index). FolderAttributes are the attributes that torchvision's ImageFolder has beside its
+samples.
 """
 
 from __future__ import annotations
@@ -88,27 +89,32 @@ class FolderAttributes:
 
     @Computed
     def targets(self) -> list[int]:
-        """The label of every sample, as torchvision's folders have them: of the field `label`, or of the one int field that is no id.
+        """The label of every sample, as torchvision's folders have them: of the field `label`, or of the one
+        int field that is no id.
 
         Raises:
-            AttributeError: samples have no class, or several int fields may be it. Objects have their classes in a field of their own.
+            AttributeError: samples have no class, or several int fields may be it. Objects have their classes
+                in a field of their own.
         """
         schema = self.opened.reader.schema
         field = label_field(schema, self.fields)
         if field is None:
             of_objects = "".join(f"; those of objects are in {each.name!r}" for each in object_labels(schema))
             raise AttributeError(
-                f"{self.path} has no targets: none of its fields {', '.join(self.fields)} is a class of an image{of_objects}"
+                f"{self.path} has no targets: none of its fields {', '.join(self.fields)} is a class "
+                f"of an image{of_objects}"
             )
         labels: list[int] = self.column(field.name).tolist()
         return labels
 
     @Computed
     def samples(self) -> list[tuple[str, int]]:
-        """(name, label) of every sample, as torchvision's folders have them, where names were packed. Reads every record.
+        """(name, label) of every sample, as torchvision's folders have them, where names were packed. Reads
+        every record.
 
         Raises:
-            AttributeError: there are no targets, or none of the text fields `path`, `name`, `file` and `filename`.
+            AttributeError: there are no targets, or none of the text fields `path`, `name`, `file` and
+                `filename`.
         """
         texts = {
             field.name
@@ -118,7 +124,8 @@ class FolderAttributes:
         named = next((name for name in _NAMES if name in texts), None)
         if named is None:
             raise AttributeError(
-                f"{self.path} has no samples: no names were packed, as a text field {' or '.join(map(repr, _NAMES))}"
+                f"{self.path} has no samples: no names were packed, as a text field "
+                f"{' or '.join(map(repr, _NAMES))}"
             )
         targets = self.targets
         names = [self.stored_values(i, [named])[named] for i in range(len(self))]
@@ -137,45 +144,57 @@ SHOWN_MOST = 1024
 class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
-    `ds[i]` has the structure of the samples that were packed; of other sources it is `(image, label)` or `(image, mask)` if those are the
-    fields, else a dict of field name to value. The image is a uint8
-    tensor (3, height, width), contiguous, or a float one if the transform ends in ToFloat or Normalize; ints and floats are
-    Python's, arrays are tensors, json is parsed. `fastload.dataset.values` has masks, boxes and the other kinds that are not columns.
+    `ds[i]` has the structure of the samples that were packed; of other sources it is `(image, label)` or
+    `(image, mask)` if those are the fields, else a dict of field name to value. The image is a uint8
+    tensor (3, height, width), contiguous, or a float one if the transform ends in ToFloat or Normalize; ints
+    and floats are Python's, arrays are tensors, json is parsed. `fastload.dataset.values` has masks, boxes
+    and the other kinds that are not columns.
 
-    1. Opened on first use in each process; pickling carries the path and the settings, so any start method works.
-    2. A transform may be assigned, or changed in place, at any time: the next access plans it anew. A FastLoader reads it at `iter()`.
-    3. With a seed, a sample is a pure function of (seed, epoch, index); without one, each access draws anew from torch's global generator.
-    4. A FastLoader's own seed takes the place of this one, and its count of epochs that of `set_epoch`; it writes nothing here.
+    1. Opened on first use in each process; pickling carries the path and the settings, so any start method
+       works.
+    2. A transform may be assigned, or changed in place, at any time: the next access plans it anew. A
+       FastLoader reads it at `iter()`.
+    3. With a seed, a sample is a pure function of (seed, epoch, index); without one, each access draws anew
+       from torch's global generator.
+    4. A FastLoader's own seed takes the place of this one, and its count of epochs that of `set_epoch`; it
+       writes nothing here.
 
     Args:
-        path: the packed folder; or the URL of one (``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``, and what fsspec knows),
-            which gives the same samples, bit for bit.
-        transform: a transform of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a list that mixes them; callables
-            may follow. Steps that the decoder cannot do run per sample in Python, over whole samples of tv_tensors if there are masks,
-            boxes and the like (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
-        fields: names of the fields to deliver, in order; default: all. An image and one number, text, array or mask are a pair. A list or
-            a mapping among them makes a dict of a sample's part, a tuple a tuple: ``("image", ["boxes", "labels"])`` gives
-            ``(image, {"boxes": ..., "labels": ...})``; `fastload.dataset.sample_form` has the rules.
+        path: the packed folder; or the URL of one (``s3://``, ``gs://``, ``az://``, ``https://``,
+            ``file://``, and what fsspec knows), which gives the same samples, bit for bit.
+        transform: a transform of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a
+            list that mixes them; callables may follow. Steps that the decoder cannot do run per sample in
+            Python, over whole samples of tv_tensors if there are masks, boxes and the like
+            (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
+        fields: names of the fields to deliver, in order; default: all. An image and one number, text, array
+            or mask are a pair. A list or a mapping among them makes a dict of a sample's part, a tuple a
+            tuple: ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``;
+            `fastload.dataset.sample_form` has the rules.
         seed: seed of the random transforms.
-        max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or 2**28 by default.
-        version: version of a dataset that was changed since it was packed: 1 as it was packed, one more with each change; default: the
-            latest. A dataset object stays with its version, in worker processes and in its pickle too, whatever is changed later.
-        base: for a dataset made by `fastload attach`: the folder where its files are now, relative to the working directory unless it is
-            absolute; default: the folder that it names itself.
-        cache: for a dataset in a bucket: the folder on a local disk that keeps fetched bytes, shared by all processes of the host;
-            default: FASTLOAD_CACHE, or fastload in the user's cache folder.
-        cache_size: the most bytes that all caches in that folder take, as a number or a text such as "200GiB". Cached samples stay;
-            default: their present size plus 0.8 of the disk's free bytes.
-        storage_options: options of the store: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...) and
-            ``client_options``; for other protocols fsspec's. Options that are not given are taken from the environment.
-        timeout: seconds in which a request to the store is tried again (default 60), or text such as ``30min`` or ``6h``.
+        max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or
+            2**28 by default.
+        version: version of a dataset that was changed since it was packed: 1 as it was packed, one more with
+            each change; default: the latest. A dataset object stays with its version, in worker processes and
+            in its pickle too, whatever is changed later.
+        base: for a dataset made by `fastload attach`: the folder where its files are now, relative to the
+            working directory unless it is absolute; default: the folder that it names itself.
+        cache: for a dataset in a bucket: the folder on a local disk that keeps fetched bytes, shared by all
+            processes of the host; default: FASTLOAD_CACHE, or fastload in the user's cache folder.
+        cache_size: the most bytes that all caches in that folder take, as a number or a text such as
+            "200GiB". Cached samples stay; default: their present size plus 0.8 of the disk's free bytes.
+        storage_options: options of the store: obstore's configuration keys (``endpoint``, ``region``,
+            ``access_key_id``, ...) and ``client_options``; for other protocols fsspec's. Options that are not
+            given are taken from the environment.
+        timeout: seconds in which a request to the store is tried again (default 60), or text such as
+            ``30min`` or ``6h``.
 
     Raises:
-        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version; base is given, and is
-            no folder, or images are packed.
-        TransformError: the transform cannot be planned, or (when a sample is read) it changes the image and not the fields with it.
-        ArgumentError: fields that the dataset does not have, or a base that is no path; max_pixels, or the variable in its place, is no
-            number of pixels.
+        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version;
+            base is given, and is no folder, or images are packed.
+        TransformError: the transform cannot be planned, or (when a sample is read) it changes the image and
+            not the fields with it.
+        ArgumentError: fields that the dataset does not have, or a base that is no path; max_pixels, or the
+            variable in its place, is no number of pixels.
     """
 
     max_pixels: int
@@ -238,7 +257,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         self._plan, self._planned = self._compiled(self._transform), fingerprint(self._transform)
 
     def __repr__(self) -> str:
-        """The dataset in lines: its path, the layout that it was packed from, its fields with their kinds, and its classes with counts."""
+        """The dataset in lines: its path, the layout that it was packed from, its fields with their kinds,
+        and its classes with counts."""
         reader = self.opened.reader
         schema, manifest = reader.schema, reader.manifest
         lines = [("layout", str(manifest.summary.get("layout") or ""))]
@@ -309,9 +329,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         """The images of a sample's native row."""
         opened = self.opened
         if self._images is None or self._images[0] is not opened:
-            names = [
-                name for name in self.fields if name in opened.spatial
-            ]  # whatever the transform, which may change
+            # Whatever the transform, which may change.
+            names = [name for name in self.fields if name in opened.spatial]
             self._images = opened, NativeImages.of(opened.reader, names)
         return self._images[1]
 
@@ -355,9 +374,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def alike_in_rows(self) -> tuple[Any, ...]:
         schema, of_boxes = self.schema, bool(self.plan.of_boxes)
         boxes = [str(field) for field in schema if field.handler.owns_objects] if of_boxes else []
-        columns = [
-            str(schema[name]) for name in self.fields if name != self.image_field
-        ]  # which are stacked in one dtype
+        # Which are stacked in one dtype.
+        columns = [str(schema[name]) for name in self.fields if name != self.image_field]
         return of_boxes, *boxes, *columns
 
     @property
@@ -375,7 +393,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     @property
     def mean_bytes(self) -> float | None:
-        """Mean size of a stored sample, in bytes of its shard; None where images are attached, or there are no samples."""
+        """Mean size of a stored sample, in bytes of its shard; None where images are attached, or there
+        are no samples."""
         return self.opened.reader.manifest.mean_bytes
 
     @property
@@ -384,21 +403,25 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self.opened.image_name
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked once, the same each time."""
+        """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked
+        once, the same each time."""
         return self.opened.reader.column(name)
 
     def by_sample(self, name: str) -> Values:
-        """Values of a fixed-size field, to be indexed by an array of samples: `column`'s array, or a large one that stays on the disk."""
+        """Values of a fixed-size field, to be indexed by an array of samples: `column`'s array, or a large
+        one that stays on the disk."""
         return self.opened.reader.values(name)
 
     def table(self) -> pa.Table:
         """All fields but the pixels of images and masks, as an Arrow table.
 
-        Numbers share the memory of `column()`; arrays are lists of fixed size, JSON is text. Boxes, keypoints and arrays of any number of
-        rows are lists of rows, polygons lists of parts of x, y, x, y, ..., instances COCO's RLE as pycocotools takes it. All these and
-        text, JSON and bytes lie in records: the first call reads every record, images included, and the values stay in memory. The last
-        columns are `width` and `height` of the stored image, those of further images (`right_width`), and the number of rows of what has
-        any number of its own (`boxes_count`), unless fields have these names. Needs the extra `query`.
+        Numbers share the memory of `column()`; arrays are lists of fixed size, JSON is text. Boxes, keypoints
+        and arrays of any number of rows are lists of rows, polygons lists of parts of x, y, x, y, ...,
+        instances COCO's RLE as pycocotools takes it. All these and text, JSON and bytes lie in records: the
+        first call reads every record, images included, and the values stay in memory. The last columns are
+        `width` and `height` of the stored image, those of further images (`right_width`), and the number of
+        rows of what has any number of its own (`boxes_count`), unless fields have these names. Needs the
+        extra `query`.
 
         Raises:
             ArgumentError: pyarrow is not installed.
@@ -407,25 +430,28 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self.opened.columns.table()
 
     def where(self, condition: str) -> Subset[Any]:
-        """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads natively. Its indices are an int64
-        array, or a range where they are all samples.
+        """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads
+        natively. Its indices are an int64 array, or a range where they are all samples.
 
-        The condition is one expression as behind SQL's WHERE, in DuckDB's dialect: ``label in (3, 7) and caption like '%dog%'``. Columns
-        are those of `table()`, by name. Arrays and boxes are lists (``boxes_count > 0 and 3 in labels``), JSON is text
-        (``meta->>'$.author' = 'me'``). A condition that needs text, JSON, bytes or what has any number of rows reads every record once,
-        images included; the values stay in memory. Needs the extra `query`. The condition cannot read anything but the dataset.
+        The condition is one expression as behind SQL's WHERE, in DuckDB's dialect: ``label in (3, 7) and
+        caption like '%dog%'``. Columns are those of `table()`, by name. Arrays and boxes are lists
+        (``boxes_count > 0 and 3 in labels``), JSON is text (``meta->>'$.author' = 'me'``). A condition that
+        needs text, JSON, bytes or what has any number of rows reads every record once, images included; the
+        values stay in memory. Needs the extra `query`. The condition cannot read anything but the dataset.
 
         Raises:
-            ArgumentError: the condition is no single expression that is true or false, names an unknown column, converts a value that
-                cannot be converted, or is NULL for every sample; or DuckDB or pyarrow is not installed.
+            ArgumentError: the condition is no single expression that is true or false, names an unknown
+                column, converts a value that cannot be converted, or is NULL for every sample; or DuckDB or
+                pyarrow is not installed.
             SampleError: a record that has to be read is damaged.
         """
         return Subset(self, cast("Sequence[int]", self.opened.conditions.rows(condition)))
 
     def show(self, n: int = 16, *, indices: Sequence[int] | None = None, side: int = 128) -> Any:
-        """Thumbnails of the first n samples, or of those at `indices`, as one Pillow image, which a notebook shows: images as they are
-        stored, before the transform, within squares of `side` pixels, eight in a row, with the index and the class below. Delivered boxes
-        are drawn with the classes of their objects, masks and instances in colours. Needs the extra `pack`.
+        """Thumbnails of the first n samples, or of those at `indices`, as one Pillow image, which a notebook
+        shows: images as they are stored, before the transform, within squares of `side` pixels, eight in a
+        row, with the index and the class below. Delivered boxes are drawn with the classes of their objects,
+        masks and instances in colours. Needs the extra `pack`.
 
         Raises:
             ArgumentError: Pillow is not installed, or there are more than 1,024 samples to show.
@@ -439,7 +465,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         )
         if len(chosen) > SHOWN_MOST or not 16 <= side <= 1024:
             raise ArgumentError(
-                f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not {len(chosen):,} of {side!r}"
+                f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not "
+                f"{len(chosen):,} of {side!r}"
             )
         return contact_sheet(self, chosen, side)
 
@@ -478,7 +505,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return out
 
     def delivering(self, fields: Sequence[Any] | Mapping[str, Any], transform: Any) -> PackedDataset:
-        """A copy that shares all that is open, with other fields, as `fields=` has them, and another transform.
+        """A copy that shares all that is open, with other fields, as `fields=` has them, and another
+        transform.
 
         Raises:
             ArgumentError: the dataset has not one of the fields.
@@ -519,7 +547,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return bool(self.plan.python) and self._is_whole
 
     def assemble(self, values: dict[str, Any]) -> Any:
-        """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for (image, label), else the dict."""
+        """A sample (or a batch) of the dataset's form from values by field: as fields= has it, a pair for
+        (image, label), else the dict."""
         form = self.form
         if form.root is not None:
             return form.fill(values)
@@ -538,11 +567,13 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return handlers[image].is_image and handlers[label].can_label
 
     def decode(self, index: int, seed: int, epoch: int) -> Any:
-        """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its views under Views."""
+        """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its
+        views under Views."""
         return self._row(self.plan, index, seed, epoch)[self.image_field]
 
     def _row(self, plan: Plan, index: int, seed: int, epoch: int) -> dict[str, Any]:
-        """Values in the native row of sample index, by name; an image is the tensor or the list of its views."""
+        """Values in the native row of sample index, by name; an image is the tensor or the list of its
+        views."""
         try:
             source, images = self._source_for(plan), self.images
             sizes = self._sizes(plan, index, seed, epoch)
@@ -558,8 +589,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         )
 
     def longer_sides(self, most: int) -> list[int]:
-        """Longer sides of some shards' images; none of those in a bucket, whose columns would be fetched, and none where other fields lie
-        in the pixels, whose sizes `pack` does not change."""
+        """Longer sides of some shards' images; none of those in a bucket, whose columns would be fetched, and
+        none where other fields lie in the pixels, whose sizes `pack` does not change."""
         reader, schema = self.opened.reader, self.schema
         if (
             not len(reader)
@@ -580,8 +611,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self.opened.reader.healed(index)
 
     def check_fields(self, plan: Plan) -> None:
-        """Raises TransformError where a plan would change the image and leave a delivered field behind that lies in it, or exchange points
-        that a field does not have."""
+        """Raises TransformError where a plan would change the image and leave a delivered field behind that
+        lies in it, or exchange points that a field does not have."""
         if fields := [name for name in self.fields if name in self.opened.in_image]:
             schema = self.opened.reader.schema
             check_transform(plan, schema, fields, self.image_field in self.fields)
@@ -590,8 +621,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
                     exchanged_pairs(plan, schema[name])
 
     def image_sizes(self, index: int, seed: int = 0, epoch: int = 0) -> tuple[tuple[int, int], ...]:
-        """(height, width) of sample index after the native transforms: of each image, or of each of its views. Where RandomIoUCrop makes
-        it depend on the sample's boxes, the largest that it can be."""
+        """(height, width) of sample index after the native transforms: of each image, or of each of its
+        views. Where RandomIoUCrop makes it depend on the sample's boxes, the largest that it can be."""
         return self._sizes(self.plan, index, seed, epoch)
 
     def _sizes(self, plan: Plan, index: int, seed: int, epoch: int) -> tuple[tuple[int, int], ...]:
@@ -605,7 +636,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         shard = self.opened.reader.shard_of(index)
         return SampleError(
             f"sample {index} of {self.path} ({shard}): {reason}. "
-            f'Run "fastload verify {self.path} --decode" to list every bad sample; on_error="skip" or "replace" goes on without it.',
+            f'Run "fastload verify {self.path} --decode" to list every bad sample; on_error="skip" '
+            'or "replace" goes on without it.',
             index=index,
             shard=shard,
             reason=reason,
@@ -643,7 +675,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     @property
     def makes_rows(self) -> bool:
-        """True if samples are native rows: the image is delivered, or the transform moves a delivered field that lies in it."""
+        """True if samples are native rows: the image is delivered, or the transform moves a delivered
+        field that lies in it."""
         return self.image_field in self.fields or (
             self.plan.moves and not self.opened.spatial.isdisjoint(self.fields)
         )
@@ -654,7 +687,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self.image_field in self.fields
 
     def stored_values(self, index: int, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """The values of sample index's stored fields, by name. Raises SampleError where one cannot be read."""
+        """The values of sample index's stored fields, by name. Raises SampleError where one cannot be
+        read."""
         try:
             return StoredValues(self.opened.reader, self.max_pixels).read(
                 index, self.stored_fields if names is None else names
@@ -671,14 +705,17 @@ _DEFINED = frozenset(name for name in dir(PackedDataset) if not name.startswith(
 
 
 _MAKERS = tuple(
-    "__getitem__ __getitems__ sample assemble is_pair values column column_values stored_values stored_fields before_python decode _row "
-    "takes_whole_samples image_sizes _sizes images image_field fields form kinds sizes plan source _source_for opened".split()
+    "__getitem__ __getitems__ sample assemble is_pair values column column_values stored_values "
+    "stored_fields before_python decode _row "
+    "takes_whole_samples image_sizes _sizes images image_field fields form kinds sizes plan source "
+    "_source_for opened".split()
 )
 """Attributes that make `ds[i]`: if another's code replaces one, native threads do not read the dataset."""
 OWN_CODE = OwnCode((PackedDataset, _MAKERS), (TransformedDataset, ("plan", "transform")))
 
 
 def is_plain(dataset: PackedDataset) -> bool:
-    """Returns True if neither a subclass nor the object itself overrides what PackedDataset makes samples by."""
+    """Returns True if neither a subclass nor the object itself overrides what PackedDataset makes samples
+    by."""
     kind, own = type(dataset), vars(dataset)
     return not any(name in own or getattr(kind, name) is not getattr(PackedDataset, name) for name in _MAKERS)

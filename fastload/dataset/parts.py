@@ -1,9 +1,11 @@
-"""Parts: the tree of a loader's Subsets and ConcatDatasets, in which a position leads to a native source and an index there.
+"""Parts: the tree of a loader's Subsets and ConcatDatasets, in which a position leads to a native source and
+an index there.
 
 NOTE [ subsets: what their indices say ]
-A Subset's sample i is its dataset's sample `indices[i]`. Lists, tuples, ranges, arrays and tensors of integers are read at once. Any other
-object is asked for `indices[i]` as each batch is begun: pandas' Series and dicts look items up by label, and a sequence of the user's may
-compute them. An exception of theirs is raised at that batch's turn, as is the IndexError of an index that the dataset does not have.
+A Subset's sample i is its dataset's sample `indices[i]`. Lists, tuples, ranges, arrays and tensors of
+integers are read at once. Any other object is asked for `indices[i]` as each batch is begun: pandas' Series
+and dicts look items up by label, and a sequence of the user's may compute them. An exception of theirs is
+raised at that batch's turn, as is the IndexError of an index that the dataset does not have.
 """
 
 from __future__ import annotations
@@ -37,9 +39,8 @@ class Leaf:
 
     def rows(self, wanted: Wanted, first: int) -> Rows:
         if self.dataset.takes_lists_indices and not isinstance(wanted, np.ndarray):
-            wanted = [
-                operator.index(each) for each in wanted
-            ]  # a dataset with a list takes True for 1, as the list does
+            # A dataset with a list takes True for 1, as the list does.
+            wanted = [operator.index(each) for each in wanted]
         where = positions_within(wanted, self.count)
         return np.full(len(where), first, np.uint32), where
 
@@ -102,7 +103,8 @@ class Picked:
 
 @dataclass(frozen=True)
 class Asked:
-    """Some samples of what is inside, by indices that are asked for. See NOTE [ subsets: what their indices say ]."""
+    """Some samples of what is inside, by indices that are asked for. See NOTE [ subsets: what their
+    indices say ]."""
 
     inner: Part
     indices: Any
@@ -235,7 +237,8 @@ def check_lengths(node: Part) -> None:
             check_lengths(part)
             if part.count < count:
                 raise ArgumentError(
-                    f"part {number} of the ConcatDataset has {part.count} samples, and had {count} when it was made: make it anew"
+                    f"part {number} of the ConcatDataset has {part.count} samples, and had {count} "
+                    "when it was made: make it anew"
                 )
     elif not isinstance(node, Leaf):
         check_lengths(node.inner)

@@ -1,7 +1,8 @@
 """Outline and KeyPointsWithVisibility: points of a sample as Python steps of a transform get them.
 
-They need torchvision, and whoever needs them imports them then. torchvision's KeyPoints are pixels of two numbers, x and y. A part of a
-polygon has corners of areas instead, and keypoints of COCO's form have a third number, which has to go where its point goes.
+They need torchvision, and whoever needs them imports them then. torchvision's KeyPoints are pixels of two
+numbers, x and y. A part of a polygon has corners of areas instead, and keypoints of COCO's form have a third
+number, which has to go where its point goes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from torchvision.transforms.v2 import functional as F  # type: ignore[import-unt
 
 
 class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
-    """KeyPoints that keep their class where torch copies or converts them; torchvision's own base makes KeyPoints of them."""
+    """KeyPoints that keep their class where torch copies or converts them; torchvision's own base makes
+    KeyPoints of them."""
 
     @classmethod
     def _wrap(cls, tensor: torch.Tensor, *, canvas_size: tuple[int, int], check_dims: bool = True) -> Any:
@@ -43,8 +45,8 @@ class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
 class Outline(_Points):
     """Corners of an area, (points, 2): KeyPoints in all but flips, which move them as corners of boxes.
 
-    A flip takes the corners of a box to width - x, and those of a polygon have to stay on its box and its mask; it takes a pixel to
-    width - 1 - x.
+    A flip takes the corners of a box to width - x, and those of a polygon have to stay on its box and its
+    mask; it takes a pixel to width - 1 - x.
     """
 
 
@@ -59,18 +61,19 @@ F.register_kernel(F.vertical_flip, Outline)(partial(_flipped, 1))
 
 
 class KeyPointsWithVisibility(_Points):
-    """Keypoints (..., 3): x, y and COCO's visibility. What moves KeyPoints moves their x and y; points of visibility 0, which are not
-    labelled, stay as they are, as in native steps."""
+    """Keypoints (..., 3): x, y and COCO's visibility. What moves KeyPoints moves their x and y; points of
+    visibility 0, which are not labelled, stay as they are, as in native steps."""
 
     @classmethod
     def _own(cls, made: Any) -> Any:
-        """The result of torch's operation: with the visibility it keeps its class; x and y alone are KeyPoints."""
+        """The result of torch's operation: with the visibility it keeps its class; x and y alone are
+        KeyPoints."""
         return super()._own(made) if isinstance(made, torch.Tensor) and made.shape[-1:] == (3,) else made
 
 
 MOVES = (
-    "horizontal_flip", "vertical_flip", "resize", "affine", "rotate", "pad", "crop", "center_crop", "resized_crop", "perspective",
-    "elastic",
+    "horizontal_flip", "vertical_flip", "resize", "affine", "rotate", "pad", "crop", "center_crop",
+    "resized_crop", "perspective", "elastic",
 )  # fmt: skip
 """torchvision's functionals that move KeyPoints."""
 

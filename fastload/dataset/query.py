@@ -1,38 +1,46 @@
 """ConditionEngine: the rows of a packed dataset for which an SQL condition holds, as DuckDB evaluates it.
 
 NOTE [ query: what a condition may do ]
-A condition may come from a config file or another person. It reads the columns of this dataset, and nothing else:
-1. DuckDB parses `SELECT (condition) FROM samples`, and the parsed statement must differ from that of `SELECT (true) FROM samples` in the
-   one expression alone. So a condition ends no statement, adds no clause and no second expression. It must parse without the parentheses
-   too, so that none of its own closes or opens ours.
-2. The expression has no subquery, window, star or parameter in it, its names are columns of the dataset, and its functions are those of
-   NOTE [ query: functions of a condition ].
-3. DuckDB binds it in a WHERE clause, where it refuses aggregates, UNNEST and table functions (`read_csv`, `read_text`, `glob`), and its
-   type must be BOOLEAN.
-4. The connection has neither files, network, extensions nor Python variables, and its configuration is locked.
+A condition may come from a config file or another person. It reads the columns of this dataset, and nothing
+else:
+1. DuckDB parses `SELECT (condition) FROM samples`, and the parsed statement must differ from that of
+   `SELECT (true) FROM samples` in the one expression alone. So a condition ends no statement, adds no clause
+   and no second expression. It must parse without the parentheses too, so that none of its own closes or
+   opens ours.
+2. The expression has no subquery, window, star or parameter in it, its names are columns of the dataset, and
+   its functions are those of NOTE [ query: functions of a condition ].
+3. DuckDB binds it in a WHERE clause, where it refuses aggregates, UNNEST and table functions (`read_csv`,
+   `read_text`, `glob`), and its type must be BOOLEAN.
+4. The connection has neither files, network, extensions nor Python variables, and its configuration is
+   locked.
 
 NOTE [ query: fork ]
-A DuckDB database that a child inherits by fork has threads that do not exist there, and destroying it crashes the child. So the child leaks
-the inherited connections, and makes a connection of its own on first use.
+A DuckDB database that a child inherits by fork has threads that do not exist there, and destroying it crashes
+the child. So the child leaks the inherited connections, and makes a connection of its own on first use.
 
 NOTE [ query: functions of a condition ]
-A function is allowed by its name in FUNCTIONS. All others are refused, those of later versions of DuckDB too. A function is in the list if
-1. its result is a function of its arguments alone. It reads no clock, generator, name, sequence, file or environment, and no setting but
-   SETTINGS, so that every process finds the same samples: without them, the hour of a time with a zone is that of the machine's zone;
+A function is allowed by its name in FUNCTIONS. All others are refused, those of later versions of DuckDB too.
+A function is in the list if
+1. its result is a function of its arguments alone. It reads no clock, generator, name, sequence, file or
+   environment, and no setting but SETTINGS, so that every process finds the same samples: without them, the
+   hour of a time with a zone is that of the machine's zone;
 2. it has no effect: it does not sleep, log or set;
-3. the size of its result does not follow from the value of a number, as that of `repeat`, `range` and `lpad` does, nor does it call
-   itself on what it has made, as `list_reduce` does. A few characters of a condition could ask for all memory otherwise.
-Lambdas and `replace` multiply sizes, so they are nested at most NESTED_MOST deep. Time is not limited: a pattern may be slow by its nature.
+3. the size of its result does not follow from the value of a number, as that of `repeat`, `range` and `lpad`
+   does, nor does it call itself on what it has made, as `list_reduce` does. A few characters of a condition
+   could ask for all memory otherwise.
+Lambdas and `replace` multiply sizes, so they are nested at most NESTED_MOST deep. Time is not limited: a
+pattern may be slow by its nature.
 
 NOTE [ query: a piece at a time ]
-A condition is evaluated for the samples of some shards after those of others: a *piece* is as many shards as have PIECE samples, or more
-where there are billions. A column that nobody has read before is read for the piece alone, and of the piece a bit a sample stays: so a
-query takes what its pieces take, a bit for each sample, and 8 bytes for each that it finds. DuckDB could scan a stream of Arrow's record
-batches by itself; but then its threads call into Python, and errors in reading a shard come as Arrow's. Values that lie in records are the
-exception: they are read once, and stay.
+A condition is evaluated for the samples of some shards after those of others: a *piece* is as many shards as
+have PIECE samples, or more where there are billions. A column that nobody has read before is read for the
+piece alone, and of the piece a bit a sample stays: so a query takes what its pieces take, a bit for each
+sample, and 8 bytes for each that it finds. DuckDB could scan a stream of Arrow's record batches by itself;
+but then its threads call into Python, and errors in reading a shard come as Arrow's. Values that lie in
+records are the exception: they are read once, and stay.
 
-`RecordColumn` gathers the values of one field that lies in records, block by block, as an Arrow array. `Columns` are the fields of a packed
-dataset as Arrow arrays: all but the pixels of images and masks.
+`RecordColumn` gathers the values of one field that lies in records, block by block, as an Arrow array.
+`Columns` are the fields of a packed dataset as Arrow arrays: all but the pixels of images and masks.
 """
 
 from __future__ import annotations
@@ -72,15 +80,17 @@ NESTED_MOST = 3
 """Lambdas and functions of _MULTIPLYING in each other: as many as the rows and values of an array need."""
 
 _LAMBDA_FUNCTIONS = frozenset(
-    "apply array_apply array_filter array_transform filter list_apply list_filter list_transform".split()  # the list, then lambdas
+    # The list, then lambdas
+    "apply array_apply array_filter array_transform filter list_apply list_filter list_transform".split()
 )
 _MULTIPLYING = frozenset("array_to_string regexp_replace replace".split())
 _LISTS = """
-    all_distinct append any_value avg bit_and bit_or bit_xor bool_and bool_or cat concat contains count distinct element entropy extract
-    first grade_up has has_all has_any indexof intersect kurtosis kurtosis_pop last mad max median min mode pack position prepend product
-    reverse reverse_sort sem skewness slice sort stddev_pop stddev_samp sum unique value var_pop var_samp where zip cosine_distance
-    cosine_similarity cross_product distance dot_product inner_product negative_dot_product negative_inner_product length pop_back
-    pop_front push_back push_front
+    all_distinct append any_value avg bit_and bit_or bit_xor bool_and bool_or cat concat contains count
+    distinct element entropy extract first grade_up has has_all has_any indexof intersect kurtosis
+    kurtosis_pop last mad max median min mode pack position prepend product reverse reverse_sort sem skewness
+    slice sort stddev_pop stddev_samp sum unique value var_pop var_samp where zip cosine_distance
+    cosine_similarity cross_product distance dot_product inner_product negative_dot_product
+    negative_inner_product length pop_back pop_front push_back push_front
 """
 FUNCTIONS = (
     _LAMBDA_FUNCTIONS
@@ -88,38 +98,45 @@ FUNCTIONS = (
     | {f"{kind}_{name}" for kind in ("list", "array") for name in _LISTS.split()}
     | frozenset(
         """
-        abs acos acosh add asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot degrees divide even exp factorial fdiv
-        floor fmod gamma gcd greatest greatest_common_divisor isfinite isinf isnan lcm least least_common_multiple lgamma ln log log10
-        log2 mod multiply nextafter pi pow power radians round round_even roundbankers sign signbit sin sinh sqrt subtract tan tanh trunc
-        xor
+        abs acos acosh add asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot degrees divide
+        even exp factorial fdiv floor fmod gamma gcd greatest greatest_common_divisor isfinite isinf isnan lcm
+        least least_common_multiple lgamma ln log log10 log2 mod multiply nextafter pi pow power radians round
+        round_even roundbankers sign signbit sin sinh sqrt subtract tan tanh trunc xor
 
-        ascii bit_length chr char_length character_length concat concat_ws contains damerau_levenshtein editdist3 ends_with ilike_escape
-        instr jaccard jaro_similarity jaro_winkler_similarity lcase left left_grapheme len length length_grapheme levenshtein like_escape
-        lower ltrim hamming mismatches nfc_normalize not_ilike_escape not_like_escape octet_length ord overlay parse_dirname parse_dirpath
-        parse_filename path_join position prefix regexp_escape regexp_extract regexp_extract_all regexp_full_match regexp_matches
-        regexp_split_to_array reverse right right_grapheme rtrim split split_part starts_with str_split str_split_regex string_split
-        string_split_regex string_to_array strip_accents strlen strpos substr substring substring_grapheme suffix translate trim ucase
-        unicode upper url_decode url_encode format_bytes formatreadabledecimalsize formatreadablesize parse_formatted_bytes
+        ascii bit_length chr char_length character_length concat concat_ws contains damerau_levenshtein
+        editdist3 ends_with ilike_escape instr jaccard jaro_similarity jaro_winkler_similarity lcase left
+        left_grapheme len length length_grapheme levenshtein like_escape lower ltrim hamming mismatches
+        nfc_normalize not_ilike_escape not_like_escape octet_length ord overlay parse_dirname parse_dirpath
+        parse_filename path_join position prefix regexp_escape regexp_extract regexp_extract_all
+        regexp_full_match regexp_matches regexp_split_to_array reverse right right_grapheme rtrim split
+        split_part starts_with str_split str_split_regex string_split string_split_regex string_to_array
+        strip_accents strlen strpos substr substring substring_grapheme suffix translate trim ucase unicode
+        upper url_decode url_encode format_bytes formatreadabledecimalsize formatreadablesize
+        parse_formatted_bytes
 
-        base64 bin decode encode from_base64 from_binary from_hex hex sha1 sha256 md5 md5_number md5_number_lower md5_number_upper hash
-        to_base64 to_binary to_hex unbin unhex bit_position get_bit set_bit
+        base64 bin decode encode from_base64 from_binary from_hex hex sha1 sha256 md5 md5_number
+        md5_number_lower md5_number_upper hash to_base64 to_binary to_hex unbin unhex bit_position get_bit
+        set_bit
 
         element_at flatten grade_up json_array_length
 
-        cardinality map map_concat map_contains map_contains_entry map_contains_value map_entries map_extract map_extract_value
-        map_from_entries map_keys map_values row struct_concat struct_contains struct_extract struct_extract_at struct_has struct_indexof
-        struct_insert struct_keys struct_pack struct_position struct_update struct_values union_extract union_tag union_value
+        cardinality map map_concat map_contains map_contains_entry map_contains_value map_entries map_extract
+        map_extract_value map_from_entries map_keys map_values row struct_concat struct_contains
+        struct_extract struct_extract_at struct_has struct_indexof struct_insert struct_keys struct_pack
+        struct_position struct_update struct_values union_extract union_tag union_value
 
-        array_to_json from_json from_json_strict json json_array json_contains json_exists json_extract json_extract_path
-        json_extract_path_text json_extract_string json_keys json_merge_patch json_object json_quote json_structure json_transform
-        json_transform_strict json_type json_valid json_value row_to_json to_json
+        array_to_json from_json from_json_strict json json_array json_contains json_exists json_extract
+        json_extract_path json_extract_path_text json_extract_string json_keys json_merge_patch json_object
+        json_quote json_structure json_transform json_transform_strict json_type json_valid json_value
+        row_to_json to_json
 
-        century date_add date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day dayname dayofmonth dayofweek
-        dayofyear days_in_month decade epoch epoch_ms epoch_ns epoch_us era hour isodow isoyear julian last_day make_date make_time
-        make_timestamp make_timestamp_ms make_timestamp_ns microsecond millennium millisecond minute month monthname nanosecond quarter
-        second strftime strptime time_bucket timezone timezone_hour timezone_minute to_centuries to_days to_decades to_hours
-        to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp to_weeks to_years
-        try_strptime week weekday weekofyear year yearweek normalized_interval
+        century date_add date_diff date_part date_sub date_trunc datediff datepart datesub datetrunc day
+        dayname dayofmonth dayofweek dayofyear days_in_month decade epoch epoch_ms epoch_ns epoch_us era hour
+        isodow isoyear julian last_day make_date make_time make_timestamp make_timestamp_ms make_timestamp_ns
+        microsecond millennium millisecond minute month monthname nanosecond quarter second strftime strptime
+        time_bucket timezone timezone_hour timezone_minute to_centuries to_days to_decades to_hours
+        to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp
+        to_weeks to_years try_strptime week weekday weekofyear year yearweek normalized_interval
 
         enum_code get_type if ifnull nullif typeof
         """.split()
@@ -128,7 +145,8 @@ FUNCTIONS = (
 _OPERATOR = re.compile(r"[^\w\s]+|!__postfix")
 
 _CLASSES = frozenset(
-    "BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA LAMBDA_REF OPERATOR TYPE".split()
+    "BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA LAMBDA_REF "
+    "OPERATOR TYPE".split()
 )
 _REFUSED = {
     "SUBQUERY": "it has a subquery (`= any(...)` is one too: write `x in a_list`)",
@@ -144,10 +162,12 @@ class Refused(Exception):
 
 
 class Expression:
-    """A parsed condition, checked. See NOTE [ query: what a condition may do ] and NOTE [ query: functions of a condition ].
+    """A parsed condition, checked. See NOTE [ query: what a condition may do ] and NOTE [ query: functions of
+    a condition ].
 
     Attributes:
-        names: names to which it refers, other than parameters of its lambdas; of a path into a struct, the first name.
+        names: names to which it refers, other than parameters of its lambdas; of a path into a struct, the
+            first name.
         others: functions that it calls and that are not in FUNCTIONS.
     """
 
@@ -167,7 +187,8 @@ class Expression:
     def _parts(
         self, node: dict[str, Any], bound: frozenset[str], depth: int, lambdas: set[int]
     ) -> Iterable[tuple[Any, frozenset[str], int]]:
-        """Notes the names and functions of a node; returns its parts, each with the lambdas' parameters known there, and its depth."""
+        """Notes the names and functions of a node; returns its parts, each with the lambdas' parameters
+        known there, and its depth."""
         kind = node.get("class")
         if kind == "LAMBDA" and id(node) in lambdas:
             return [(node["expr"], bound | set(_parameters(node["lhs"])), _deeper(depth))]
@@ -212,7 +233,8 @@ def _parameters(node: dict[str, Any]) -> Iterator[str]:
 def _deeper(depth: int) -> int:
     if depth == NESTED_MOST:
         raise Refused(
-            f"it has more than {NESTED_MOST} lambdas or replacements in each other, whose results may fill the memory"
+            f"it has more than {NESTED_MOST} lambdas or replacements in each other, whose results "
+            "may fill the memory"
         )
     return depth + 1
 
@@ -265,7 +287,8 @@ class RecordColumn:
         self.number = reader.schema.number(field.name)
 
     def value(self, index: int, kind: int, data: bytes | None) -> Any:
-        """The value of a sample, from the entry in its record; None: the record lacks it. Raises SampleError."""
+        """The value of a sample, from the entry in its record; None: the record lacks it. Raises
+        SampleError."""
         field = self._field
         try:
             return field.handler.arrow_value(parse_value(self._reader, index, field, kind, data, plain=True))
@@ -301,7 +324,8 @@ class RecordColumn:
 
 
 PIECE = 1 << 20
-"""Samples of a piece, at least: enough that DuckDB's threads share the work, and that parsing a long condition again costs little."""
+"""Samples of a piece, at least: enough that DuckDB's threads share the work, and that parsing a long
+condition again costs little."""
 _PIECES = 256
 """Limit on the pieces of a dataset, and so on how often a condition is parsed."""
 _BLOCK = 256
@@ -314,14 +338,15 @@ class Columns:
 
     1. Any thread may ask.
     2. Numbers share the memory of the reader's columns, except bools, which Arrow packs into bits.
-    3. Fields that lie in records (text, JSON, bytes, and what has any number of rows) are read once, by reading every record, and kept;
-       where they were added later, no record is read for them.
+    3. Fields that lie in records (text, JSON, bytes, and what has any number of rows) are read once, by
+       reading every record, and kept; where they were added later, no record is read for them.
     4. A forked child keeps what its parent has read.
 
     Attributes:
-        kinds: kind of each column by name, in the order of the fields. What the dataset's hidden columns say comes last, unless fields have
-            these names: `width` and `height` of the stored image, pixels, and those of a further image (`right_width`), and the number of
-            rows of what has any number of its own (`boxes_count`).
+        kinds: kind of each column by name, in the order of the fields. What the dataset's hidden columns say
+            comes last, unless fields have these names: `width` and `height` of the stored image, pixels, and
+            those of a further image (`right_width`), and the number of rows of what has any number of its own
+            (`boxes_count`).
         pixels: the fields that are no columns, by name: images and masks.
     """
 
@@ -347,13 +372,14 @@ class Columns:
     def table(self, names: Iterable[str] | None = None, *, lists: bool = False) -> pa.Table:
         """The named columns, or all, as an Arrow table of one chunk a column.
 
-        Text and JSON are large strings, bytes large binary. What has any number of rows is a large list of rows; polygons are lists of
-        parts, each a flat list of x and y; instances are COCO's RLE, structs of `size` and `counts`.
+        Text and JSON are large strings, bytes large binary. What has any number of rows is a large list of
+        rows; polygons are lists of parts, each a flat list of x and y; instances are COCO's RLE, structs of
+        `size` and `counts`.
 
         Args:
             names: names among `kinds`.
-            lists: make array fields lists of any length, with float32 in place of float16, as SQL engines have them; else lists of
-                fixed size, which take no memory of their own.
+            lists: make array fields lists of any length, with float32 in place of float16, as SQL engines
+                have them; else lists of fixed size, which take no memory of their own.
 
         Raises:
             ArgumentError: pyarrow is not installed.
@@ -377,9 +403,11 @@ class Columns:
         )
 
     def pieces(self, names: Collection[str]) -> Iterator[tuple[int, pa.Table]]:
-        """(first sample, table) of each piece of the dataset: the named columns, one or more, with lists of any length as in `table`.
+        """(first sample, table) of each piece of the dataset: the named columns, one or more, with lists of
+        any length as in `table`.
 
-        See NOTE [ query: a piece at a time ]. A dataset without samples has one piece, without rows. Raises as `table` does.
+        See NOTE [ query: a piece at a time ]. A dataset without samples has one piece, without rows. Raises
+        as `table` does.
         """
         arrow = optional("pyarrow", "a table of columns")
         self._read_records([name for name in names if self.lies_in_records(name)])
@@ -452,7 +480,8 @@ class Columns:
 
 
 def _hidden_columns(schema: Schema) -> list[tuple[str, str]]:
-    """(name, hidden column) of what the hidden columns say of samples: sizes of images, and numbers of rows."""
+    """(name, hidden column) of what the hidden columns say of samples: sizes of images, and numbers of
+    rows."""
     found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)]
     for field in schema:
         if field.of:  # as many rows as there are boxes
@@ -521,8 +550,9 @@ class ConditionEngine:
         As in SQL's WHERE, a sample for which the condition is NULL is left out.
 
         Raises:
-            ArgumentError: condition is no single SQL expression over the dataset's columns that is true or false, or it is NULL for every
-                sample, or a value of some sample cannot be converted as it asks.
+            ArgumentError: condition is no single SQL expression over the dataset's columns that is true or
+                false, or it is NULL for every sample, or a value of some sample cannot be converted as it
+                asks.
             SampleError: a record with a field that the condition needs is damaged.
             ResourceError: DuckDB is out of memory.
         """
@@ -569,7 +599,8 @@ class ConditionEngine:
             count, known = count + len(held), known or some
         if count and not known:
             raise Refused(
-                "it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default by coalesce(x, default)"
+                "it is NULL for every sample; compare with IS NULL or IS NOT NULL, or give a default "
+                "by coalesce(x, default)"
             )
         return _places(found, count)
 
@@ -584,8 +615,10 @@ class ConditionEngine:
             raise Refused(f"it is of type {_cut(kind)}, not true or false; compare it with a value")
 
     def _held(self, text: str) -> tuple[npt.NDArray[np.bool_], bool]:
-        """True for the rows of the registered piece for which an expression is; and False if it is NULL for all of them."""
-        # Selected, not filtered by: a filter may be handed to Arrow, for which NaN is neither equal to nor above anything.
+        """True for the rows of the registered piece for which an expression is; and False if it is NULL
+        for all of them."""
+        # Selected, not filtered by: a filter may be handed to Arrow, for which NaN is neither equal to nor
+        # above anything.
         held = self.connection.execute(f"SELECT {text} AS held FROM {_TABLE}").fetchnumpy()["held"]
         if not isinstance(held, np.ma.MaskedArray):
             return held, bool(len(held))
@@ -610,7 +643,8 @@ class ConditionEngine:
             matching = by_lower.get(name.lower(), [])
             if len(matching) > 1:
                 raise Refused(
-                    f"{name!r} may be {' or '.join(map(repr, matching))}: SQL does not tell upper from lower case in names"
+                    f"{name!r} may be {' or '.join(map(repr, matching))}: SQL does not tell upper "
+                    "from lower case in names"
                 )
             if not matching:
                 self._refuse_pixels(name)
@@ -619,14 +653,16 @@ class ConditionEngine:
         return found
 
     def _refuse_functions(self, others: set[str]) -> None:
-        """Refuses functions that are not in the list. Unknown ones and aggregates are left to DuckDB, whose words are better."""
+        """Refuses functions that are not in the list. Unknown ones and aggregates are left to DuckDB,
+        whose words are better."""
         for name in sorted(others):
             found = self.connection.execute(
                 "SELECT function_type FROM duckdb_functions() WHERE lower(function_name) = ?", [name]
             ).fetchall()
             if any(kind != "aggregate" for (kind,) in found):
                 raise Refused(
-                    f"it calls {name}(), which a condition may not: its functions depend on their arguments alone, and make no value whose "
+                    f"it calls {name}(), which a condition may not: its functions depend on their "
+                    "arguments alone, and make no value whose "
                     "size a number sets; a random part is `hash(a_column) % 10 = 0`"
                 )
 
@@ -635,8 +671,10 @@ class ConditionEngine:
         for field in self._columns.pixels.values():
             if field.name.lower() == name.lower():
                 raise Refused(
-                    f"there is no column {name!r}: it is a field of kind {field.kind}, and a condition reads no pixels; compare its width "
-                    "and height, or what was packed beside it, or choose samples in Python and give their indices to a Subset"
+                    f"there is no column {name!r}: it is a field of kind {field.kind}, and a "
+                    "condition reads no pixels; compare its width "
+                    "and height, or what was packed beside it, or choose samples in Python and give "
+                    "their indices to a Subset"
                 )
 
     def _parse(self, statement: str) -> dict[str, Any]:
@@ -664,7 +702,8 @@ class ConditionEngine:
 def _places(
     found: Sequence[tuple[int, int, npt.NDArray[np.uint8]]], count: int
 ) -> npt.NDArray[np.int64] | range:
-    """The places of the ones among bits, given as (first place, number of places, bits) of neighbouring parts; a range where all are."""
+    """The places of the ones among bits, given as (first place, number of places, bits) of neighbouring
+    parts; a range where all are."""
     total = sum(int(_ONES[bits].sum()) for _, _, bits in found)
     if total == count:
         return range(count)
@@ -684,7 +723,8 @@ def _selecting(condition: str) -> str:
 
 
 def _shell(parsed: dict[str, Any]) -> Any:
-    """A parsed script without the expressions that it selects, of which the number stays, and without places in the text."""
+    """A parsed script without the expressions that it selects, of which the number stays, and without
+    places in the text."""
     shells = []
     for statement in parsed["statements"]:
         node = statement["node"]

@@ -1,5 +1,5 @@
-"""Repeats: the samples that a view of datasets holds at several positions, and how often it had each before. See NOTE [ occurrences: an
-index that comes again ].
+"""Repeats: the samples that a view of datasets holds at several positions, and how often it had each before.
+See NOTE [ occurrences: an index that comes again ].
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _PART = 1 << 16
 
 @dataclass(frozen=True)
 class Repeats:
-    """For each position of a view, the number of lower positions with the same sample; and the most positions that one sample has."""
+    """For each position of a view, the number of lower positions with the same sample; and the most
+    positions that one sample has."""
 
     before: npt.NDArray[np.uint32]
     most: int
@@ -29,13 +30,15 @@ class Repeats:
     def occurrences(
         self, positions: _Positions, again: npt.NDArray[np.uint32] | None
     ) -> npt.NDArray[np.uint32]:
-        """Occurrences of the samples at some positions, each of which came `again` times before in the pass."""
+        """Occurrences of the samples at some positions, each of which came `again` times before in the
+        pass."""
         before = self.before[positions]
         return before if again is None else again * np.uint32(self.most) + before
 
 
 def identity_of(dataset: Any) -> Any:
-    """Two datasets with the same identity have the same samples: one object, or one version of a packed dataset."""
+    """Two datasets with the same identity have the same samples: one object, or one version of a packed
+    dataset."""
     return (str(dataset.path), dataset.version) if isinstance(dataset, PackedDataset) else id(dataset)
 
 
@@ -45,7 +48,8 @@ def are_distinct(datasets: Sequence[Any]) -> bool:
 
 
 def has_repeats(positions: _Positions, count: int) -> bool:
-    """Returns True if some position among `count` samples comes twice; positions out of range are left out."""
+    """Returns True if some position among `count` samples comes twice; positions out of range are left
+    out."""
     where = np.where(positions < 0, positions + count, positions)
     where = where[(where >= 0) & (where < count)]
     return bool(len(where)) and bool(core.count_occurrences(np.zeros(count, np.uint32), where).any())

@@ -1,11 +1,13 @@
-"""NativeDataReader: reads a loader's dataset anew for every pass. Resolver recognises the native sources in it.
+"""NativeDataReader: reads a loader's dataset anew for every pass. Resolver recognises the native sources in
+it.
 
 NOTE [ view: read at every pass ]
-A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the next iter() finds. So a Resolver
-walks the dataset at every pass. Work on long lists of indices is done again only where they differ from the copy that it keeps, and a view
-whose parts are all unchanged is the same object. Nothing is written into the user's datasets: a pass reads snapshots of them. A view holds
-8 bytes for each index of a Subset, and the copy of a list another 8; a range, a ConcatDataset and a whole dataset hold nothing of a sample:
-rows are found as a batch asks for them.
+A user may change a Subset's indices or dataset, and a transform, at any time; what is in force is what the
+next iter() finds. So a Resolver walks the dataset at every pass. Work on long lists of indices is done again
+only where they differ from the copy that it keeps, and a view whose parts are all unchanged is the same
+object. Nothing is written into the user's datasets: a pass reads snapshots of them. A view holds 8 bytes for
+each index of a Subset, and the copy of a list another 8; a range, a ConcatDataset and a whole dataset hold
+nothing of a sample: rows are found as a batch asks for them.
 """
 
 from __future__ import annotations
@@ -58,10 +60,11 @@ class Resolver:
         self.replaced = ""  # why a dataset of a known class is Python's: what of it was replaced, as a clause
 
     def view(self, dataset: Any) -> NativeView | None:
-        """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now; None for anything else.
+        """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now;
+        None for anything else.
 
-        Subclasses of PackedDataset that change how samples are made are not packed: their own code has to run. Unchanged, it is the
-        same object.
+        Subclasses of PackedDataset that change how samples are made are not packed: their own code has to
+        run. Unchanged, it is the same object.
 
         Raises:
             ArgumentError: a part of a ConcatDataset is shorter than when that was made.
@@ -85,12 +88,14 @@ class Resolver:
         return _Mixed(order, nodes) if type(mixture) is Mixture and len(nodes) == len(parts) else None
 
     def _node(self, dataset: Any, before: _Kept) -> Part | None:
-        """The rows of a dataset, by the first of `_KINDS` that it is of; None where native threads do not read it."""
+        """The rows of a dataset, by the first of `_KINDS` that it is of; None where native threads do not
+        read it."""
         return next(make for recognise, make in _KINDS if recognise(dataset))(self, dataset, before)
 
     def _mixture(self, dataset: Any, before: _Kept) -> Part | None:
         raise ArgumentError(
-            "a Mixture within a Subset or a ConcatDataset has no epochs, which a loader tells its own dataset only: "
+            "a Mixture within a Subset or a ConcatDataset has no epochs, which a loader tells its "
+            "own dataset only: "
             "make a Mixture of Subsets, or of ConcatDatasets"
         )
 
@@ -147,14 +152,15 @@ class Resolver:
 
 
 class NativeDataReader:
-    """Reads a loader's dataset at every iter(); unchanged, it gives the same NativeData. See NOTE [ view: read at every pass ].
+    """Reads a loader's dataset at every iter(); unchanged, it gives the same NativeData. See NOTE [ view:
+    read at every pass ].
 
     Attributes:
         data: the result of the last read.
         why_not: reason why a dataset of a known kind is not read in place; "" if there is none.
         by_transform: True if that reason is its transform.
-        replaced: clause that names the replaced code of a packed dataset, a Subset or a ConcatDataset, which is then Python's; "" if none
-            is.
+        replaced: clause that names the replaced code of a packed dataset, a Subset or a ConcatDataset, which
+            is then Python's; "" if none is.
     """
 
     def __init__(self) -> None:
@@ -234,7 +240,8 @@ def draws_of(dataset: Any, seed: int | None, epoch: int) -> DrawBasis:
 
 
 def in_epoch(dataset: Any, seed: int | None, epoch: int) -> tuple[Any, DrawBasis | None]:
-    """A dataset of Python in an epoch, and the basis of its draws, if it has one: itself and None, but for a Mixture."""
+    """A dataset of Python in an epoch, and the basis of its draws, if it has one: itself and None, but for
+    a Mixture."""
     return (
         (dataset.at_epoch(epoch), draws_of(dataset, seed, epoch))
         if isinstance(dataset, Mixture)
@@ -268,7 +275,8 @@ def _part_replaced(dataset: Any) -> str:
 
 
 def is_plain_subset(dataset: Any) -> bool:
-    """Returns True if a dataset is a Subset, or of a subclass that finds samples by the unmodified code of Subset."""
+    """Returns True if a dataset is a Subset, or of a subclass that finds samples by the unmodified code of
+    Subset."""
     kind = type(dataset)
     if not isinstance(dataset, Subset) or "__getitems__" in vars(dataset):
         return False
@@ -291,11 +299,13 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Resolver, Any, _Kept], Part
     (lambda dataset: type(dataset) is ConcatDataset, Resolver._joined),
     (lambda dataset: True, Resolver._in_place),
 )
-"""Kinds of datasets in a loader's, in the order in which they are looked for: what they are known by, and their rows."""
+"""Kinds of datasets in a loader's, in the order in which they are looked for: what they are known by, and
+their rows."""
 
 
 def _same(kept: Any, indices: Any) -> bool:
-    """Returns True if indices are unchanged since a copy was kept: a list's copy, a tuple or a range, else their positions."""
+    """Returns True if indices are unchanged since a copy was kept: a list's copy, a tuple or a range, else
+    their positions."""
     if isinstance(indices, list | tuple | range) or isinstance(kept, list | tuple | range):
         return type(kept) is type(indices) and bool(kept == indices)
     found = listed_positions(indices)

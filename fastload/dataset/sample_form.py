@@ -38,8 +38,8 @@ class SampleForm:
         """The form that an argument `fields=` asks for.
 
         Raises:
-            ArgumentError: it is one text, has something else than names, tuples, lists and mappings of names, or a field twice in a
-                structure.
+            ArgumentError: it is one text, has something else than names, tuples, lists and mappings of names,
+                or a field twice in a structure.
         """
         if isinstance(fields, str):
             raise ArgumentError(
@@ -80,7 +80,8 @@ class SampleForm:
 
 
 def _part(part: Any) -> Form:
-    """The form of a name, a tuple of parts, a list of names, which are keys themselves, or a mapping of keys to parts."""
+    """The form of a name, a tuple of parts, a list of names, which are keys themselves, or a mapping of
+    keys to parts."""
     if isinstance(part, str):
         return part
     if isinstance(part, tuple) and part:

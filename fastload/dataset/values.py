@@ -1,16 +1,20 @@
-"""Python steps over whole samples: what lies in the image goes through a transform's steps with it, as torchvision's tv_tensors.
+"""Python steps over whole samples: what lies in the image goes through a transform's steps with it, as
+torchvision's tv_tensors.
 
 NOTE [ whole samples: what a step gets ]
-A sample with masks, boxes or other fields that lie in its image goes to every Python step as a whole: one argument, in the structure that
-`fields=` asks for, where images are tv_tensors.Image (never Pillow's), masks and instances Mask, boxes BoundingBoxes, keypoints KeyPoints,
-keypoints with a visibility fastload.dataset.points.KeyPointsWithVisibility, (N, K, 3), and parts of polygons
-fastload.dataset.points.Outline, all on the canvas that the native steps have left. The result of the last step is the sample: nothing is
-added to it. torchvision's ToTensor, which means Pillow images, makes floats of the images here. SanitizeBoundingBoxes drops the rows that
-it drops natively: those of all fields that are `of` the boxes, unless a labels_getter of the user's names others. torchvision is imported
-by this module and by fastload.dataset.points alone, and only where there are such steps.
+A sample with masks, boxes or other fields that lie in its image goes to every Python step as a whole: one
+argument, in the structure that `fields=` asks for, where images are tv_tensors.Image (never Pillow's), masks
+and instances Mask, boxes BoundingBoxes, keypoints KeyPoints, keypoints with a visibility
+fastload.dataset.points.KeyPointsWithVisibility, (N, K, 3), and parts of polygons
+fastload.dataset.points.Outline, all on the canvas that the native steps have left. The result of the last
+step is the sample: nothing is added to it. torchvision's ToTensor, which means Pillow images, makes floats of
+the images here. SanitizeBoundingBoxes drops the rows that it drops natively: those of all fields that are
+`of` the boxes, unless a labels_getter of the user's names others. torchvision is imported by this module and
+by fastload.dataset.points alone, and only where there are such steps.
 
-`StoredValues` are the fields of a packed dataset's records as a user gets them: tensors, texts, bytes and JSON values. `word_flips` lets
-Python steps flip tensors of 16-bit integers: before release 2.15 torch has no flip for them on the CPU.
+`StoredValues` are the fields of a packed dataset's records as a user gets them: tensors, texts, bytes and
+JSON values. `word_flips` lets Python steps flip tensors of 16-bit integers: before release 2.15 torch has no
+flip for them on the CPU.
 """
 
 from __future__ import annotations
@@ -53,11 +57,13 @@ class StoredValues:
     def read(self, index: int, names: Sequence[str]) -> dict[str, Any]:
         """The values of sample `index` by name.
 
-        Images are tensors (channels, height, width), masks (height, width), instances (number, height, width), uint8 or uint16; boxes,
-        keypoints and arrays of any number of rows are tensors with their rows first; polygons are lists of lists of tensors (points, 2).
+        Images are tensors (channels, height, width), masks (height, width), instances (number, height,
+        width), uint8 or uint16; boxes, keypoints and arrays of any number of rows are tensors with their rows
+        first; polygons are lists of lists of tensors (points, 2).
 
         Raises:
-            SampleError: the record does not hold, or an image cannot be decoded; its `reason` is the reason alone.
+            SampleError: the record does not hold, or an image cannot be decoded; its `reason` is the reason
+                alone.
         """
         schema = self._reader.schema
         self._check_pixels(index, [schema[name] for name in names if schema[name].handler.has_pixels])
@@ -69,7 +75,10 @@ class StoredValues:
         for field in fields:
             height, width = stored_size(self._reader, index, field)
             if height < 1 or width < 1 or height * width > self._max_pixels:
-                reason = f"its columns say {width} x {height} pixels for {field.name!r}; the limit is {self._max_pixels}"
+                reason = (
+                    f"its columns say {width} x {height} pixels for {field.name!r}; the limit is "
+                    f"{self._max_pixels}"
+                )
                 raise SampleError(reason, reason=reason)
 
     def _tensor(self, index: int, field: Field, value: Any) -> Any:
@@ -100,7 +109,8 @@ def _wrong(reason: str) -> SampleError:
 
 
 def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], whole: bool) -> None:
-    """Refuses a transform that would change the image and leave the other fields of the sample as they are: Python steps get them too.
+    """Refuses a transform that would change the image and leave the other fields of the sample as they are:
+    Python steps get them too.
 
     Args:
         plan: plan of the transform.
@@ -118,12 +128,14 @@ def check_transform(plan: Plan, schema: Schema, fields: Sequence[str], whole: bo
         alone = left if stage.where == "native" else fields
         if alone and stage.where not in allowed and stage.position not in plan.floats:
             raise TransformError(
-                f"{stage.name} would change the image, and not the field {alone[0]!r} ({schema[alone[0]]}) with it: apply it to whole "
+                f"{stage.name} would change the image, and not the field {alone[0]!r} "
+                f"({schema[alone[0]]}) with it: apply it to whole "
                 "samples, outside of the dataset, or leave the field out with fields=[...]"
             )
         if stage.where == "python" and not whole:
             raise TransformError(
-                f"{stage.name} runs in Python, on the image and what lies in it, and {fields[0]!r} is delivered without the image: add "
+                f"{stage.name} runs in Python, on the image and what lies in it, and {fields[0]!r} "
+                "is delivered without the image: add "
                 "the image to fields=, or leave the step out"
             )
 
@@ -135,7 +147,8 @@ def _check_steps(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
         if takes_image_alone(step):
             name = type(step).__name__
             raise TransformError(
-                f"{name} of torchvision.transforms takes an image alone, and {beside!r} ({schema[beside]}) goes with it: use "
+                f"{name} of torchvision.transforms takes an image alone, and {beside!r} "
+                f"({schema[beside]}) goes with it: use "
                 f"torchvision.transforms.v2.{name}, or leave the field out with fields=[...]"
             )
     formats = [plan.box_format] if plan.box_format else []
@@ -150,8 +163,10 @@ def _check_steps(plan: Plan, schema: Schema, fields: Sequence[str]) -> None:
         (field, to) for field in boxes for to in formats if (field.format in ROTATED) != (to in ROTATED)
     ):
         raise TransformError(
-            f"ConvertBoundingBoxFormat makes {to} of boxes, and {field.name!r} has {field.format}: as in torchvision rotated boxes do not "
-            "become upright ones, nor upright ones rotated; drop the step, or leave the field out with fields=[...]"
+            f"ConvertBoundingBoxFormat makes {to} of boxes, and {field.name!r} has {field.format}: "
+            "as in torchvision rotated boxes do not "
+            "become upright ones, nor upright ones rotated; drop the step, or leave the field out "
+            "with fields=[...]"
         )
 
 
@@ -180,7 +195,8 @@ class WordFlips(TorchFunctionMode):
 
 @cache
 def torch_flips_words() -> bool:
-    """Returns True if the installed torch flips uint16 tensors itself, along every axis: it has a kernel for each form of memory."""
+    """Returns True if the installed torch flips uint16 tensors itself, along every axis: it has a kernel
+    for each form of memory."""
     words = torch.zeros(3, 2, 2, dtype=torch.uint16)
     try:
         for each in (words, words[..., 0], words[0, 0], words.permute(1, 2, 0), words.transpose(1, 2)):
@@ -248,10 +264,12 @@ def _step_of(
 
 @dataclass(frozen=True)
 class _Sanitize:
-    """torchvision's SanitizeBoundingBoxes as it is natively: each field of boxes drops boxes of its own, and the rows that are `of` them.
+    """torchvision's SanitizeBoundingBoxes as it is natively: each field of boxes drops boxes of its own, and
+    the rows that are `of` them.
 
-    Instances and torchvision's labels that are `of` no boxes go with the first boxes, as in torchvision, where they have as many rows. A
-    field of which a step has made something else, of another number of rows, stays as it is.
+    Instances and torchvision's labels that are `of` no boxes go with the first boxes, as in torchvision,
+    where they have as many rows. A field of which a step has made something else, of another number of rows,
+    stays as it is.
 
     Attributes:
         step: torchvision's, which is called where steps before it have left no boxes in their place.
@@ -295,7 +313,8 @@ class _Sanitize:
 
 
 def _labels_in(fields: Sequence[Field], paths: Mapping[str, Path]) -> str:
-    """The field that torchvision takes for the labels: by its key, "labels" or else one with "label" in it; "": none."""
+    """The field that torchvision takes for the labels: by its key, "labels" or else one with "label" in
+    it; "": none."""
     keys = {field.name: str(paths[field.name][-1]).lower() for field in fields if paths[field.name]}
     exact = next((name for name, key in keys.items() if key == "labels"), "")
     return exact or next((name for name, key in keys.items() if "label" in key), "")

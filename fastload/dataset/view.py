@@ -44,7 +44,8 @@ class MixedRows:
         return source, index
 
     def occurrences(self, positions: npt.NDArray[np.int64], again: Occurrences | None) -> Occurrences | None:
-        """Occurrences of the samples at some positions: the passes over their sources are counted, and repeats within a source."""
+        """Occurrences of the samples at some positions: the passes over their sources are counted, and
+        repeats within a source."""
         numbers, places, turns = self.order.samples(self.epoch, positions)
         found = turns if again is None else again * self.order.passes(self.epoch)[numbers] + turns
         for number in np.unique(numbers).tolist():
@@ -60,7 +61,8 @@ class NativeView:
 
     Attributes:
         datasets: the native datasets, by source number; alike (NativeSource.alike).
-        tree: the tree of datasets in which a position is looked up; None if position i is simply sample i of dataset 0, and for a Mixture.
+        tree: the tree of datasets in which a position is looked up; None if position i is simply sample i of
+            dataset 0, and for a Mixture.
         mixed: the rows of a Mixture, in one epoch; else None.
     """
 
@@ -111,14 +113,16 @@ class NativeView:
 
     @cached_property
     def repeats(self) -> Repeats | None:
-        """The samples at several positions; None: there are none, or nobody can tell before they are asked for."""
+        """The samples at several positions; None: there are none, or nobody can tell before they are asked
+        for."""
         tree = self.tree
         if tree is None or tree.is_asked or tree.is_distinct:
             return None
         return repeats_of(len(self), self.datasets, self.existing, lambda where: tree.rows(where, 0))
 
     def occurrences(self, positions: Sequence[int], again: Occurrences | None) -> Occurrences | None:
-        """Occurrences of the samples at some positions, which exist; None: all are 0. See NOTE [ occurrences: an index that comes again ].
+        """Occurrences of the samples at some positions, which exist; None: all are 0. See NOTE [ occurrences:
+        an index that comes again ].
 
         Args:
             positions: the positions.

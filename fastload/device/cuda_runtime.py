@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 _RELAXED = 2
-"""cudaStreamCaptureModeRelaxed: while another thread captures a graph, this one may call whatever it likes."""
+"""cudaStreamCaptureModeRelaxed: while another thread captures a graph, this one may call whatever it
+likes."""
 
 
 class Runtime:
-    """The runtime that torch runs on: CUDA's, or HIP's, whose calls have other names and which cannot record contexts.
+    """The runtime that torch runs on: CUDA's, or HIP's, whose calls have other names and which cannot record
+    contexts.
 
     Args:
         runtime: the loaded library of the runtime.
@@ -36,11 +38,13 @@ class Runtime:
         return self._record is not None and self._current is not None
 
     def clear_error(self) -> None:
-        """Clears the error that a refused call has left in this thread: the next kernel's launch would report it."""
+        """Clears the error that a refused call has left in this thread: the next kernel's launch would
+        report it."""
         self._last_error()
 
     def record_context(self, event: Any) -> None:
-        """Records an event, which was recorded before, over all work that was queued on the current device, on whatever stream.
+        """Records an event, which was recorded before, over all work that was queued on the current device,
+        on whatever stream.
 
         Not while a graph is captured: the call would end the capture.
 
@@ -48,9 +52,8 @@ class Runtime:
             RuntimeError: the driver refuses.
         """
         context = ctypes.c_void_p()
-        code = self._current(ctypes.byref(context)) or self._record(
-            context, ctypes.c_void_p(event.cuda_event)
-        )
+        handle = ctypes.c_void_p(event.cuda_event)
+        code = self._current(ctypes.byref(context)) or self._record(context, handle)
         if code:
             raise RuntimeError(f"cuCtxRecordEvent returned {code}")
 

@@ -1,10 +1,12 @@
-"""Exact division of bytes by multiplication: decides when products and a correction give the bits of true divisions.
+"""Exact division of bytes by multiplication: decides when products and a correction give the bits of true
+divisions.
 
 NOTE [ division: by a product and its correction ]
-On a GPU two true divisions for each value take longer than reading and writing it. The quotient a / b can also be computed as
-q + (a - q * b) * r, with r = 1 / b and q = a * r, both rounded, and with each of the other two operations fused, that is, rounded once.
-For all but a few a and b this is the correctly rounded quotient (Markstein, "Computation of elementary functions on the IBM RISC
-System/6000 processor", 1990). Here a comes from one of 256 bytes and b is one of four constants, so every case is tested beforehand.
+On a GPU two true divisions for each value take longer than reading and writing it. The quotient a / b can
+also be computed as q + (a - q * b) * r, with r = 1 / b and q = a * r, both rounded, and with each of the
+other two operations fused, that is, rounded once. For all but a few a and b this is the correctly rounded
+quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Here
+a comes from one of 256 bytes and b is one of four constants, so every case is tested beforehand.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def inverses(std: tuple[float, ...]) -> tuple[float, ...]:
 
 @cache
 def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -> bool:
-    """Returns True if (byte / 255 - mean) / std needs true divisions for some byte; NOTE [ division: by a product and its correction ].
+    """Returns True if (byte / 255 - mean) / std needs true divisions for some byte; NOTE [ division: by a
+    product and its correction ].
 
     Args:
         mean, std: one value for each channel.
@@ -45,8 +48,8 @@ def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -
 def _corrected(a: Any, b: Any, r: Any) -> bool:
     """Returns True if product and correction give a / b for every value of `a`.
 
-    float64 holds the first fused operation exactly before it is rounded. It holds the second exactly but for the last place, which matters
-    only half-way between two float32 values: there the function returns False.
+    float64 holds the first fused operation exactly before it is rounded. It holds the second exactly but for
+    the last place, which matters only half-way between two float32 values: there the function returns False.
     """
     q = (a * r).astype(np.float64)
     rest = (a.astype(np.float64) - q * np.float64(b)).astype(np.float32)

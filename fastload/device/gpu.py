@@ -13,9 +13,11 @@ import torch
 
 @cache
 def working(load: Callable[[], ModuleType], device: torch.device) -> ModuleType | None:
-    """Returns a module with a kernel, or None if the kernel does not work on the device: then torch's own ops are used.
+    """Returns a module with a kernel, or None if the kernel does not work on the device: then torch's own ops
+    are used.
 
-    Triton builds a launcher at its first call, for which it needs a C compiler; a slim container may have none.
+    Triton builds a launcher at its first call, for which it needs a C compiler; a slim container may have
+    none.
 
     Args:
         load: imports the module, whose prove(device) runs the kernel on a few values.
@@ -32,7 +34,8 @@ def working(load: Callable[[], ModuleType], device: torch.device) -> ModuleType 
     except Exception as error:  # a compiler, a driver or a version: whatever it is, the loop goes on
         reason = " ".join(str(error).split())[:300]
         warnings.warn(
-            f"Triton cannot build or run {module.__name__} on {device} ({reason}): torch's own ops do the same in more passes. "
+            f"Triton cannot build or run {module.__name__} on {device} ({reason}): torch's own ops "
+            "do the same in more passes. "
             "Often a C compiler is missing: install gcc, or name one by CC",
             stacklevel=2,
         )

@@ -1,14 +1,18 @@
 """Pinned memory of batches, which a GPU reads directly: who owns it, and when it may be filled again.
 
 NOTE [ pin: a slot whose copy is still running ]
-`batch.to(device, non_blocking=True)` returns before the copy has read the batch, on whatever stream is current, and the caller may drop the
-batch at once, on another. Only torch's pinned cache knows that stream. So native threads fill memory of that cache, a fresh piece for each
-batch, and what is handed out are views of its storage: the cache waits for the copies before it gives the memory to anyone.
+`batch.to(device, non_blocking=True)` returns before the copy has read the batch, on whatever stream is
+current, and the caller may drop the batch at once, on another. Only torch's pinned cache knows that stream.
+So native threads fill memory of that cache, a fresh piece for each batch, and what is handed out are views of
+its storage: the cache waits for the copies before it gives the memory to anyone.
 
-Slots of worker processes are memfds, which that cache cannot own. There are three ways, of which host_memory() decides:
-- With device=, nobody but the loader's own transfer sees the slot. The end of a lease records an event on the loader's stream.
-- With pin_memory=, users copy, on any stream. The end of a lease records an event over all work of each device (cuCtxRecordEvent). That
-  ends a capture of a graph, so in a thread that captures it is put off until the slot is asked for.
+Slots of worker processes are memfds, which that cache cannot own. There are three ways, of which
+host_memory() decides:
+- With device=, nobody but the loader's own transfer sees the slot. The end of a lease records an event on the
+  loader's stream.
+- With pin_memory=, users copy, on any stream. The end of a lease records an event over all work of each
+  device (cuCtxRecordEvent). That ends a capture of a graph, so in a thread that captures it is put off until
+  the slot is asked for.
 - Where the driver cannot do that, batches are copied into torch's pinned cache.
 A slot is neither refilled nor unmapped before its event has passed.
 """
@@ -24,12 +28,13 @@ import torch
 from fastload.device import cuda_runtime
 
 HostMemory = Literal["pageable", "pinned", "registered", "copied"]
-"""Memory that batches lie in on the host: as the system gives it; of torch's pinned cache; slots registered with the driver; copied into
-torch's pinned cache."""
+"""Memory that batches lie in on the host: as the system gives it; of torch's pinned cache; slots registered
+with the driver; copied into torch's pinned cache."""
 
 
 def can_register() -> bool:
-    """Returns True if the accelerator can register memory: CUDA and ROCm can. For others torch copies a batch to memory that it pinned."""
+    """Returns True if the accelerator can register memory: CUDA and ROCm can. For others torch copies a
+    batch to memory that it pinned."""
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return accelerator is not None and accelerator.type == "cuda"
 
@@ -55,7 +60,8 @@ def host_memory(pin_memory: bool, device: torch.device | None, engine: str) -> H
 
 
 class PinnedCache:
-    """Torch's pinned cache as the memory of a core.Ring. Once it refuses, with a warning, batches lie in pageable memory."""
+    """Torch's pinned cache as the memory of a core.Ring. Once it refuses, with a warning, batches lie in
+    pageable memory."""
 
     def __init__(self) -> None:
         self._refused = False
@@ -127,7 +133,8 @@ class StreamEvent:
 
 
 class ContextEvents:
-    """Events over all work queued on each device in use. In a thread that captures a graph they are recorded by a later query()."""
+    """Events over all work queued on each device in use. In a thread that captures a graph they are
+    recorded by a later query()."""
 
     def __init__(self) -> None:
         self._events: list[Any] | None = None
@@ -141,9 +148,8 @@ class ContextEvents:
         events = []
         for device in devices:
             with torch.cuda.device(device):
-                event = (
-                    torch.cuda.current_stream().record_event()
-                )  # makes the event; what it covers is replaced
+                # Makes the event; what it covers is replaced.
+                event = torch.cuda.current_stream().record_event()
                 runtime.record_context(event)
             events.append(event)
         self._events = events
@@ -184,7 +190,8 @@ def _relaxed() -> Any:
 
 
 def _devices_in_use() -> list[int]:
-    """Devices that have a CUDA context. Asking another device for its stream would create a context, which takes memory there."""
+    """Devices that have a CUDA context. Asking another device for its stream would create a context, which
+    takes memory there."""
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [torch.cuda.current_device()]

@@ -1,9 +1,10 @@
 """quiet(): takes back what a loop has set for its thread, for the time of a stage.
 
 NOTE [ stages: settings of the loop ]
-A thread of its own has torch's default settings, so the loop's must not reach the stages that run in the loop's thread: autocast would
-round, inference mode would make tensors that nobody may write to, another default device would make them elsewhere. quiet() takes these
-back for the time of a stage. The default dtype is of the whole process; fastload's own stages name every dtype.
+A thread of its own has torch's default settings, so the loop's must not reach the stages that run in the
+loop's thread: autocast would round, inference mode would make tensors that nobody may write to, another
+default device would make them elsewhere. quiet() takes these back for the time of a stage. The default dtype
+is of the whole process; fastload's own stages name every dtype.
 """
 
 from __future__ import annotations

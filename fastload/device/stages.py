@@ -1,28 +1,33 @@
-"""Batch stages: the work on whole batches, as values and as calls. The ops that the plan leaves to the device come first, then
-batch_transform=.
+"""Batch stages: the work on whole batches, as values and as calls. The ops that the plan leaves to the device
+come first, then batch_transform=.
 
 NOTE [ forms: where ]
-dtype= and memory_format= of images that Python transforms made from packed data are converted here; elsewhere the native pass does it.
-With default_collate the images of a whole batch are converted on the batch's device, by the first batch stage. With the user's collate_fn,
-or with batch_size=None, each image is converted before it is collated, in the process that made it. So such a function receives converted
-images, as it does from native threads.
+dtype= and memory_format= of images that Python transforms made from packed data are converted here; elsewhere
+the native pass does it. With default_collate the images of a whole batch are converted on the batch's device,
+by the first batch stage. With the user's collate_fn, or with batch_size=None, each image is converted before
+it is collated, in the process that made it. So such a function receives converted images, as it does from
+native threads.
 
 NOTE [ stages: one list, one numbering ]
-The ops of all AugmentBatch objects of a loader, made from the plan or given by the user, are numbered on through the whole list of
-stages. So equal ops at two places draw different numbers, and the draws of a sample do not depend on how the list is split into calls.
+The ops of all AugmentBatch objects of a loader, made from the plan or given by the user, are numbered on
+through the whole list of stages. So equal ops at two places draw different numbers, and the draws of a sample
+do not depend on how the list is split into calls.
 
 NOTE [ batch stages: which thread ]
-A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch, MixUp, CutMix) draws its random
-numbers from these alone, so it may run in the transfer's thread, ahead of the loop. Any other stage takes a `batch` parameter, of its own
-or because it is wrapped in fastload.augment's Seeded, which seeds the global generators for the time of the call. The loop uses these
-generators too, so such a stage runs in the loop's own thread, when the loop asks for the batch. So does a stage that has parameters of a
-module, such as a teacher's: the loop may write them, and on a device only the loop's own stream comes after that.
+A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch,
+MixUp, CutMix) draws its random numbers from these alone, so it may run in the transfer's thread, ahead of the
+loop. Any other stage takes a `batch` parameter, of its own or because it is wrapped in fastload.augment's
+Seeded, which seeds the global generators for the time of the call. The loop uses these generators too, so
+such a stage runs in the loop's own thread, when the loop asks for the batch. So does a stage that has
+parameters of a module, such as a teacher's: the loop may write them, and on a device only the loop's own
+stream comes after that.
 
 NOTE [ batch stages: what goes with the images ]
-A stage that also has the keyword-only parameters `masks`, `boxes`, `keypoints` and `box_format` (AugmentBatch) gets the batch's fields of
-these kinds by name, and returns them moved as the images are. With `keypoint_pairs` it also gets the keypoints that mirror each other, by
-name of the field. The schema of packed data says which kind each field has. A stage that moves pixels (its attribute `moves`) is refused if
-a field lies in the image that it cannot move: the field would be left behind.
+A stage that also has the keyword-only parameters `masks`, `boxes`, `keypoints` and `box_format`
+(AugmentBatch) gets the batch's fields of these kinds by name, and returns them moved as the images are. With
+`keypoint_pairs` it also gets the keypoints that mirror each other, by name of the field. The schema of packed
+data says which kind each field has. A stage that moves pixels (its attribute `moves`) is refused if a field
+lies in the image that it cannot move: the field would be left behind.
 """
 
 from __future__ import annotations
@@ -67,7 +72,8 @@ class BatchStage:
 
 
 def numbered(stages: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any]) -> list[BatchStage]:
-    """The stages with their callables, whose ops are numbered; `augment` makes an AugmentBatch of a plan's ops.
+    """The stages with their callables, whose ops are numbered; `augment` makes an AugmentBatch of a plan's
+    ops.
 
     See NOTE [ stages: one list, one numbering ].
     """
@@ -95,13 +101,15 @@ def _apart(stage: BatchStage) -> list[BatchStage]:
 
 
 def has_numbers(call: Any) -> bool:
-    """Returns True if a callable numbers its ops: it is an AugmentBatch, whose class this package must not import."""
+    """Returns True if a callable numbers its ops: it is an AugmentBatch, whose class this package must not
+    import."""
     return callable(getattr(call, "numbered", None)) and callable(getattr(call, "apart", None))
 
 
 IMAGE, LABEL = "image", "label"
 _VIEW_BITS = 40
-"""A stage of a view is given a number of the batch in which the view stands above these bits: no two of them draw the same."""
+"""A stage of a view is given a number of the batch in which the view stands above these bits: no two of
+them draw the same."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,8 @@ class BatchFields:
 
     Attributes:
         image, label: names of the images and the labels.
-        objects: (name, kind, format) of the fields that lie in the images: kinds are those of a schema, format is that of boxes.
+        objects: (name, kind, format) of the fields that lie in the images: kinds are those of a schema,
+            format is that of boxes.
         further: names of images beside the first.
         paths: (name, keys and positions that lead to it) of all fields, of batches of another structure.
         pairs: (name, numbers of the keypoints that mirror each other) of each field that names such pairs.
@@ -128,7 +137,8 @@ class BatchFields:
         return dict(self.paths).get(name) if self.paths else (name,)
 
     def images_in(self, batch: Any) -> list[Path]:
-        """Paths of the images in a batch or a sample that are there; a batch of images alone has the empty path."""
+        """Paths of the images in a batch or a sample that are there; a batch of images alone has the empty
+        path."""
         at = places(batch, self)
         paths = (self.path(name) for name in self.further)
         return [
@@ -168,7 +178,8 @@ class StageCall:
         call: takes images, or images and labels, and returns the same.
         labels: True if it takes labels.
         keys: its keyword arguments among seed, epoch, indices, occurrences and batch.
-        view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their place.
+        view: the view that it takes, from 0, where images are lists of views; None: it takes what is in their
+            place.
         objects: True if it takes masks, boxes and keypoints.
         pairs: True if it takes the pairs of keypoints that mirror each other.
         trained: True if it has parameters of a module.
@@ -184,7 +195,8 @@ class StageCall:
 
     @property
     def ahead(self) -> bool:
-        """True if it may run in another thread, ahead of the loop; see NOTE [ batch stages: which thread ]."""
+        """True if it may run in another thread, ahead of the loop; see NOTE [ batch stages: which thread
+        ]."""
         return "batch" not in self.keys and not self.trained
 
     def __call__(self, batch: Any, key: BatchKey, fields: BatchFields) -> Any:
@@ -198,7 +210,8 @@ class StageCall:
         }
         if "indices" in self.keys and key.indices is None:
             raise ArgumentError(
-                f"batch_transform: {self.call!r} needs the samples' indices, and this batch has none: wrap it in Seeded"
+                f"batch_transform: {self.call!r} needs the samples' indices, and this batch has "
+                "none: wrap it in Seeded"
             )
         keyed = {name: given[name] for name in self.keys}
         if isinstance(self.call, TensorForm):
@@ -244,7 +257,8 @@ class StageCall:
     def _with_objects(
         self, batch: Any, image: Path, objects: Mapping[str, Path], keyed: dict[str, Any], fields: BatchFields
     ) -> Any:
-        """See NOTE [ batch stages: what goes with the images ]. `objects`: where the fields are that lie in the images."""
+        """See NOTE [ batch stages: what goes with the images ]. `objects`: where the fields are that lie
+        in the images."""
         given: dict[str, dict[str, Any]] = {}
         formats = {name: form for name, _, form in fields.objects if form}
         for name, kind, _ in fields.objects:
@@ -252,7 +266,8 @@ class StageCall:
                 given.setdefault(moved_as, {})[name] = part_at(batch, objects[name])
             elif name in objects and getattr(self.call, "moves", True):
                 raise ArgumentError(
-                    f"batch_transform: {self.call!r} moves the pixels of {fields.image!r}, and {name!r} ({kind}) cannot follow it on whole "
+                    f"batch_transform: {self.call!r} moves the pixels of {fields.image!r}, and "
+                    f"{name!r} ({kind}) cannot follow it on whole "
                     "batches: do that step in the transform, or leave the field out (fields=)"
                 )
         if not given:
@@ -303,7 +318,8 @@ _LISTED_MOST = 256
 
 
 def has_parameters(value: Any, depth: int = 4) -> bool:
-    """Returns True if a callable has parameters of a module: it is one, is bound to one, or holds one in attributes, closures or lists."""
+    """Returns True if a callable has parameters of a module: it is one, is bound to one, or holds one in
+    attributes, closures or lists."""
     if isinstance(value, torch.nn.Module):
         return next(value.parameters(), None) is not None
     if not depth or isinstance(value, type | types.ModuleType):
@@ -350,7 +366,8 @@ def _takes(transform: Any, *names: str) -> bool:
 
 
 def _takes_labels(transform: Any) -> bool:
-    """Returns True if a transform requires two positional arguments, or is a torchvision class that mixes images and labels."""
+    """Returns True if a transform requires two positional arguments, or is a torchvision class that mixes
+    images and labels."""
     if mixes(transform):
         return True
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

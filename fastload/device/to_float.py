@@ -1,9 +1,10 @@
 """Conversion of a batch's bytes to floats on its device: cast, normalisation and memory format in one pass.
 
 NOTE [ floats: the same bits everywhere ]
-value = (byte / 255 - mean) / std. Each operation is rounded to float32, and the result is rounded once to the dtype. These are the bits
-that the native pass writes, and that torchvision's ToTensor and Normalize give. The divisions are true divisions: for a Python number as
-divisor, CUDA would multiply by its reciprocal, so the divisors here are tensors.
+value = (byte / 255 - mean) / std. Each operation is rounded to float32, and the result is rounded once to the
+dtype. These are the bits that the native pass writes, and that torchvision's ToTensor and Normalize give. The
+divisions are true divisions: for a Python number as divisor, CUDA would multiply by its reciprocal, so the
+divisors here are tensors.
 """
 
 from __future__ import annotations
@@ -50,18 +51,21 @@ def to_float(
     *,
     reciprocal: bool = False,
 ) -> Tensor:
-    """Computes (images / 255 - mean) / std without waiting for the device. The result shares the input's memory only if nothing changes.
+    """Computes (images / 255 - mean) / std without waiting for the device. The result shares the input's
+    memory only if nothing changes.
 
     Args:
-        images: (B, C, H, W) of 1, 3 or 4 channels, on any device: uint8, uint16, which are divided by 65535 instead, or floats, which are
-            taken as divided already.
+        images: (B, C, H, W) of 1, 3 or 4 channels, on any device: uint8, uint16, which are divided by 65535
+            instead, or floats, which are taken as divided already.
         dtype: float32, float16 or bfloat16.
-        mean, std: three values, one a channel, in units of 0..1; equal ones for images of other than three channels. None: only divided.
+        mean, std: three values, one a channel, in units of 0..1; equal ones for images of other than three
+            channels. None: only divided.
         memory_format: memory format of the result: torch.channels_last or torch.contiguous_format.
         reciprocal: multiply by the rounded 1/255 in place of dividing (torchvision's ToDtype).
 
     Raises:
-        ArgumentError: another shape, dtype or format; mean without std; three different values for other than three channels.
+        ArgumentError: another shape, dtype or format; mean without std; three different values for other than
+            three channels.
     """
     if (
         images.ndim != 4
@@ -69,11 +73,13 @@ def to_float(
         or not (images.dtype in MOST or images.is_floating_point())
     ):
         raise ArgumentError(
-            f"to_float takes uint8, uint16 or float images (B, C, H, W) of 1, 3 or 4 channels, not {images.dtype} of {tuple(images.shape)}"
+            "to_float takes uint8, uint16 or float images (B, C, H, W) of 1, 3 or 4 channels, not "
+            f"{images.dtype} of {tuple(images.shape)}"
         )
     if dtype not in DTYPES or memory_format not in FORMATS:
         raise ArgumentError(
-            f"to_float: dtype={dtype}, memory_format={memory_format}: use float32, float16 or bfloat16; channels_last or not"
+            f"to_float: dtype={dtype}, memory_format={memory_format}: use float32, float16 or "
+            "bfloat16; channels_last or not"
         )
     if (mean is None) != (std is None) or any(
         values is not None and len(values) != 3 for values in (mean, std)
@@ -82,7 +88,8 @@ def to_float(
     channels = images.shape[1]
     if channels != 3 and any(len(set(values or ())) > 1 for values in (mean, std)):
         raise ArgumentError(
-            f"to_float: mean={mean}, std={std}, and images of {channels} channels: give one value for all channels"
+            f"to_float: mean={mean}, std={std}, and images of {channels} channels: give one value "
+            "for all channels"
         )
     if (
         images.is_cuda
@@ -121,7 +128,8 @@ def eager(
 
 @dataclass(frozen=True)
 class TensorForm:
-    """The dtype and memory format that images made in Python are converted to; None keeps the images' own. Called with a batch."""
+    """The dtype and memory format that images made in Python are converted to; None keeps the images' own.
+    Called with a batch."""
 
     dtype: torch.dtype | None
     memory_format: torch.memory_format | None
@@ -148,14 +156,14 @@ class TensorForm:
                 else type(images).__name__
             )
             raise ArgumentError(
-                "dtype= and memory_format= act on uint8, uint16 or float tensors (channels, height, width), and the transform's Python "
+                "dtype= and memory_format= act on uint8, uint16 or float tensors (channels, height, "
+                "width), and the transform's Python "
                 f"steps leave {told}: end them with PILToTensor() or ToTensor(), or drop the argument"
             )
         dtype = images.dtype if self.dtype is None else self.dtype
         if dtype == torch.uint8 and images.dtype == torch.uint16:
-            return images.contiguous(
-                memory_format=self.memory_format or torch.contiguous_format
-            )  # its own, as in the native pass
+            # Its own, as in the native pass.
+            return images.contiguous(memory_format=self.memory_format or torch.contiguous_format)
         if dtype == torch.uint8 and images.dtype != torch.uint8:
             raise ArgumentError("dtype=uint8, and the transform's Python steps make floats: drop one of them")
         memory_format = self.memory_format or torch.contiguous_format

@@ -1,9 +1,9 @@
 """to_float as one Triton kernel for NVIDIA and AMD GPUs. Imported only where Triton is installed.
 
-It reads each byte and writes each value once. The size of a batch is not compiled in, so the last, smaller batch runs the same code.
-Another dtype, another image size or other layouts may compile another kernel.
-See fastload.device.exact_division for the divisions. No other multiplication may be fused with an addition, because torch rounds between
-them.
+It reads each byte and writes each value once. The size of a batch is not compiled in, so the last, smaller
+batch runs the same code. Another dtype, another image size or other layouts may compile another kernel.
+See fastload.device.exact_division for the divisions. No other multiplication may be fused with an addition,
+because torch rounds between them.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call"
@@ -71,7 +71,8 @@ def _convert(
     NORMALIZE: tl.constexpr,
     DIVIDE: tl.constexpr,
 ):
-    """Converts the values at `source` that are `inside`, and stores them at `out`. `whole`: all are, so that loads and stores are wider."""
+    """Converts the values at `source` that are `inside`, and stores them at `out`. `whole`: all are, so
+    that loads and stores are wider."""
     if whole:
         value = _value(tl.load(source), mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
         tl.store(out, value.to(out.dtype.element_ty))
@@ -106,7 +107,8 @@ def _innermost(
     DIVIDE: tl.constexpr,
     RUNS: tl.constexpr,
 ):
-    """Both channels_last: one thread converts a run of 48 values, so that the compiler knows the channel of each of its registers."""
+    """Both channels_last: one thread converts a run of 48 values, so that the compiler knows the channel
+    of each of its registers."""
     first = tl.program_id(0).to(tl.int64) * (RUNS * 48)
     column = tl.arange(0, 16)[None, :]
     start = tl.arange(0, RUNS)[:, None] * 48
@@ -206,7 +208,8 @@ def _to_last(
     DIVIDE: tl.constexpr,
     RUNS: tl.constexpr,
 ):
-    """From contiguous to channels_last: runs as in _innermost, with each value loaded from its plane, so that the stores are wide."""
+    """From contiguous to channels_last: runs as in _innermost, with each value loaded from its plane, so
+    that the stores are wide."""
     image = tl.program_id(0).to(tl.int64) * plane * 3
     first = tl.program_id(1) * (RUNS * 16)
     column = tl.arange(0, 16)[None, :]

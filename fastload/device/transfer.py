@@ -1,21 +1,24 @@
-"""Transfer: moves the batches of one pass to their device, transforms them there, and times both, on a side stream ahead of the loop.
+"""Transfer: moves the batches of one pass to their device, transforms them there, and times both, on a side
+stream ahead of the loop.
 
 NOTE [ transfer: streams ]
-A loader has one side stream on each device, for its life: torch's allocator gives freed memory to the stream that it was allocated on.
-Copies and early stages are queued on it. At the start of a pass it waits for what the loop has queued: stages may use what the loop has
-made. The work on each batch ends with an event on it. When the loop gets the batch, its current stream waits for that event, on the device;
-the batch is recorded on the current stream, so that its memory is reused only after the loop's work. Late stages, which may read what the
-loop writes, such as the weights of a teacher, are queued on the loop's own stream. Without streams (CPU, MPS) the same calls run in the
-same order, at once.
+A loader has one side stream on each device, for its life: torch's allocator gives freed memory to the stream
+that it was allocated on. Copies and early stages are queued on it. At the start of a pass it waits for what
+the loop has queued: stages may use what the loop has made. The work on each batch ends with an event on it.
+When the loop gets the batch, its current stream waits for that event, on the device; the batch is recorded on
+the current stream, so that its memory is reused only after the loop's work. Late stages, which may read what
+the loop writes, such as the weights of a teacher, are queued on the loop's own stream. Without streams (CPU,
+MPS) the same calls run in the same order, at once.
 
 NOTE [ transfer: a host that runs ahead ]
-Nothing on the host waits for the device as long as the device is at most LOOP_AHEAD batches behind the loop. A loop that only queues, such
-as one that replays a graph, would otherwise fill the device with batches, each of whose memory is free only after the work on it. So before
-a batch is moved the transfer waits for the device to reach the batch that was taken LOOP_AHEAD batches ago.
+Nothing on the host waits for the device as long as the device is at most LOOP_AHEAD batches behind the loop.
+A loop that only queues, such as one that replays a graph, would otherwise fill the device with batches, each
+of whose memory is free only after the work on it. So before a batch is moved the transfer waits for the
+device to reach the batch that was taken LOOP_AHEAD batches ago.
 
 NOTE [ timer: on a device ]
-The host sees only how long queueing takes. So the time is measured on the device, between events on the stream that is used. It is read
-once the last event has passed, so that the host never waits.
+The host sees only how long queueing takes. So the time is measured on the device, between events on the
+stream that is used. It is read once the last event has passed, so that the host never waits.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ PENDING_MOST = 64
 
 
 LOOP_AHEAD = 4
-"""Batches that the loop may have taken, and the device not begun; see NOTE [ transfer: a host that runs ahead ]."""
+"""Batches that the loop may have taken, and the device not begun; see NOTE [ transfer: a host that runs
+ahead ]."""
 
 
 class StageTimer:
@@ -76,7 +80,8 @@ class Clock:
         self._pending: deque[tuple[Any, Any, Any]] = deque(maxlen=PENDING_MOST)
 
     def now(self) -> Any:
-        """A point in time, for `count`: seconds on the host; on a stream an event, which may also be waited for."""
+        """A point in time, for `count`: seconds on the host; on a stream an event, which may also be
+        waited for."""
         if not self._on_stream:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -141,7 +146,8 @@ class Lanes:
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """Settings of the transfer of batches to the loop. Every pass of a loader has the same; two can be compared.
+    """Settings of the transfer of batches to the loop. Every pass of a loader has the same; two can be
+    compared.
 
     Attributes:
         device: the device that batches are copied to; None leaves them where they are.
@@ -173,15 +179,16 @@ class TransferPlan:
 
     @property
     def threaded(self) -> bool:
-        """True if a thread moves batches ahead. MPS has none: torch queues from one thread only there; nor does pinning alone need one."""
+        """True if a thread moves batches ahead. MPS has none: torch queues from one thread only there; nor
+        does pinning alone need one."""
         somewhere = bool(self.stages) if self.device is None else self.device.type in ("cuda", "cpu")
         return self.ahead > 0 and somewhere
 
 
 @dataclass
 class TransferredBatch:
-    """A batch on its device. `event` marks the end of the work queued on it. Left to the loop's thread are the stages `left`, and, if
-    `closed`, the way to the device of objects that move themselves."""
+    """A batch on its device. `event` marks the end of the work queued on it. Left to the loop's thread are
+    the stages `left`, and, if `closed`, the way to the device of objects that move themselves."""
 
     batch: Any
     key: BatchKey
@@ -193,23 +200,25 @@ class TransferredBatch:
 class Transfer:
     """Moves the batches of one pass.
 
-    1. begin() is called by the loop's thread, before any batch; enter_thread() by another thread, before it calls put().
+    1. begin() is called by the loop's thread, before any batch; enter_thread() by another thread, before it
+       calls put().
     2. put() may be called by one thread, get() by the loop's; each batch goes through both, once.
     3. put() runs the stages up to the first that has to run in the loop's thread; get() runs the rest.
 
     Attributes:
-        has_rest: True if begin() and get() have anything to do; if not, the batch of a TransferredBatch is as the loop gets it.
+        has_rest: True if begin() and get() have anything to do; if not, the batch of a TransferredBatch is as
+            the loop gets it.
     """
 
     def __init__(self, transfer_plan: TransferPlan) -> None:
         self._lane: Lane | None = None
         if transfer_plan.device is not None and transfer_plan.device.type == "cuda":
             self._lane = transfer_plan.lanes.on(transfer_plan.device)
-            transfer_plan = replace(
-                transfer_plan, device=self._lane.device
-            )  # the current device differs from thread to thread
+            # The current device differs from thread to thread.
+            transfer_plan = replace(transfer_plan, device=self._lane.device)
         self._transfer_plan = transfer_plan
-        # _late: the first stage that must run in the loop's thread, and all after it; see NOTE [ batch stages: which thread ].
+        # _late: the first stage that must run in the loop's thread, and all after it; see NOTE [ batch
+        # stages: which thread ].
         first = next(
             (n for n, stage in enumerate(transfer_plan.stages) if not stage.ahead), len(transfer_plan.stages)
         )
@@ -235,7 +244,8 @@ class Transfer:
             self._lane.follow()
 
     def enter_thread(self) -> None:
-        """Sets the calling thread's device, so that it opens no context on another, and lets it work while the loop captures a graph."""
+        """Sets the calling thread's device, so that it opens no context on another, and lets it work while
+        the loop captures a graph."""
         if self._current is not None:
             torch.cuda.set_device(self._current)
             runtime = cuda_runtime.runtime()
@@ -253,7 +263,8 @@ class Transfer:
         return stack
 
     def put(self, make: Callable[[], Any], key: Callable[[], BatchKey]) -> TransferredBatch:
-        """Queues a batch's copy and early stages. `make` returns the batch on the host; nobody else holds it, so the lease ends here."""
+        """Queues a batch's copy and early stages. `make` returns the batch on the host; nobody else holds
+        it, so the lease ends here."""
         made = [make()]  # _to_device pops it: the slot's lease ends with the copy
         named, lane = key(), self._lane
         if lane is not None:
@@ -270,7 +281,8 @@ class Transfer:
             return TransferredBatch(batch, named, self._late, end if lane is not None else None, closed)
 
     def _traced(self, stage: str, there: bool = True) -> AbstractContextManager[Any]:
-        """Context manager: a stage that is there, told to the trace that is taken. For CUDA that is the time in which it is queued."""
+        """Context manager: a stage that is there, told to the trace that is taken. For CUDA that is the
+        time in which it is queued."""
         return nullcontext() if tracing.active is None or not there else tracing.Span(tracing.active, stage)
 
     def _to_device(self, made: list[Any]) -> Any:
@@ -290,7 +302,8 @@ class Transfer:
         return batch
 
     def get(self, moved: TransferredBatch) -> Any:
-        """The batch, for the loop's thread: whatever that thread queues from now on runs after the work on the batch."""
+        """The batch, for the loop's thread: whatever that thread queues from now on runs after the work on
+        the batch."""
         batch = moved.batch
         if self._lane is not None:
             current = torch.cuda.current_stream(self._lane.device)

@@ -30,7 +30,8 @@ class BucketSpeed:
 def measure_bucket(
     reader: DatasetReader, in_order: Sequence[int], at_random: Sequence[int]
 ) -> tuple[BucketSpeed, Sequence[int]]:
-    """Fetches samples that no cache has, some consecutive and some at random. Returns the speed, and the random ones that were fetched.
+    """Fetches samples that no cache has, some consecutive and some at random. Returns the speed, and the
+    random ones that were fetched.
 
     Raises:
         RemoteError: the store does not answer.
@@ -41,7 +42,8 @@ def measure_bucket(
 
 
 def _fetch(reader: DatasetReader, indices: Sequence[int]) -> tuple[int, float]:
-    """Requests more and more samples at once, until that takes long. Returns how many, and the last request's samples a second."""
+    """Requests more and more samples at once, until that takes long. Returns how many, and the last
+    request's samples a second."""
     mean, done, count, rate = reader.manifest.mean_bytes or 1.0, 0, FIRST, 0.0
     began = time.perf_counter()
     while True:
@@ -67,7 +69,8 @@ def bucket_finding(speed: BucketSpeed, mean: float, needed: float | None, who: s
     """
     value = asdict(speed) | {"mean_bytes": mean}
     text = (
-        f"{speed.in_order:,.0f} samples/s in order ({human_bytes(speed.in_order * mean)}/s), {speed.at_random:,.0f} at random "
+        f"{speed.in_order:,.0f} samples/s in order ({human_bytes(speed.in_order * mean)}/s), "
+        f"{speed.at_random:,.0f} at random "
         f"({human_bytes(speed.at_random * mean)}/s), without a cache"
     )
     if needed is None:
@@ -77,5 +80,8 @@ def bucket_finding(speed: BucketSpeed, mean: float, needed: float | None, who: s
     text += f"; {who} {needed:,.0f}/s"
     if speed.at_random >= needed:
         return Finding("bucket", "good", text, value=value)
-    remedy = 'fill a cache as large as the dataset (`fastload cache URL`) before the job; or shuffle="window", which reads in order'
+    remedy = (
+        "fill a cache as large as the dataset (`fastload cache URL`) before the job; or "
+        'shuffle="window", which reads in order'
+    )
     return Finding("bucket", "bad", text, remedy, value)

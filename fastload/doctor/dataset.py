@@ -1,10 +1,11 @@
 """Checks of a dataset, from opening it to the step's need.
 
 NOTE [ doctor: which read comes first ]
-The page cache is asked before anything is read, since each read changes the answer. The disk is measured by reads that leave the page cache
-alone. Only then are records read, and decoded in rounds that find them in the page cache: so their rate is the decoders' own.
-A dataset in a bucket is read as the loader reads it, by its own fetcher, into a cache folder that is removed at the end: the user's cache
-would answer in the bucket's stead, and would be changed. Consecutive samples come from one half of the dataset and random ones from the
+The page cache is asked before anything is read, since each read changes the answer. The disk is measured by
+reads that leave the page cache alone. Only then are records read, and decoded in rounds that find them in the
+page cache: so their rate is the decoders' own. A dataset in a bucket is read as the loader reads it, by its
+own fetcher, into a cache folder that is removed at the end: the user's cache would answer in the bucket's
+stead, and would be changed. Consecutive samples come from one half of the dataset and random ones from the
 other, so that neither finds what the other has fetched.
 """
 
@@ -39,8 +40,8 @@ SAMPLE_BYTES = 64 << 20
 
 
 def dataset_findings(job: Job, dataset: str) -> Iterator[Finding]:
-    """Findings about a dataset, given by its folder or URL, and about a job with it; in the order of the measurements, as
-    NOTE [ doctor: which read comes first ] has it."""
+    """Findings about a dataset, given by its folder or URL, and about a job with it; in the order of the
+    measurements, as NOTE [ doctor: which read comes first ] has it."""
     with ExitStack() as opened:
         try:
             found = opened.enter_context(in_memory(dataset))
@@ -77,7 +78,10 @@ def _open(job: Job, dataset: str, opened: ExitStack) -> DatasetReader:
 
 def _dataset(reader: DatasetReader, name: str, said: str) -> Finding:
     count, size, shards = reader.count, reader.manifest.bytes, len(reader.manifest.shards)
-    text = f"{name}: {count:,} sample{'s' * (count != 1)}, {human_bytes(size)} in {shards:,} shard{'s' * (shards != 1)}"
+    text = (
+        f"{name}: {count:,} sample{'s' * (count != 1)}, {human_bytes(size)} in {shards:,} "
+        f"shard{'s' * (shards != 1)}"
+    )
     text = said or text
     value = {
         "path": name,

@@ -1,4 +1,5 @@
-"""Checks of the page cache against a dataset, and of the disk under it: the speed of reads past the page cache."""
+"""Checks of the page cache against a dataset, and of the disk under it: the speed of reads past the page
+cache."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ PROBES = 256
 SECONDS = 1.0
 """Most seconds of each of the two measurements."""
 AT_ONCE = 16
-"""Random reads that are under way at once: the loader asks for the records of several batches ahead of their turn."""
+"""Random reads that are under way at once: the loader asks for the records of several batches ahead of
+their turn."""
 RANDOM_READS = 4096
 SEQUENTIAL_READ = 4 << 20
 SEQUENTIAL_BYTES = 512 << 20
@@ -53,10 +55,12 @@ class DiskSpeed:
 
 
 def cached_share(files: Sized) -> float | None:
-    """Share of files, given with their sizes, that the page cache holds, 0 to 1; None: the kernel or the file system does not say.
+    """Share of files, given with their sizes, that the page cache holds, 0 to 1; None: the kernel or the file
+    system does not say.
 
-    A byte of random pages is asked for by reads that never wait for the disk (preadv2 with RWF_NOWAIT). Some kernels then read such a page
-    all the same: up to PROBES pages come into the page cache by this. Raises OSError.
+    A byte of random pages is asked for by reads that never wait for the disk (preadv2 with RWF_NOWAIT). Some
+    kernels then read such a page all the same: up to PROBES pages come into the page cache by this. Raises
+    OSError.
     """
     places = _pages(files, PROBES)
     with ExitStack() as opened:
@@ -82,7 +86,8 @@ def _is_cached(descriptor: int, offset: int) -> bool:
 def measure_disk(files: Sized, record: int) -> DiskSpeed:
     """Speed of the disk under files, given with their sizes.
 
-    Reads go past the page cache (O_DIRECT), which keeps what it has. Where the file system does not allow that, they are ordinary ones.
+    Reads go past the page cache (O_DIRECT), which keeps what it has. Where the file system does not allow
+    that, they are ordinary ones.
 
     Args:
         files: the files; some of them have a byte or more.
@@ -178,7 +183,8 @@ def _random(descriptors: dict[Path, int], files: Sized, size: int) -> tuple[int,
 
 
 def page_cache_finding(files: Sized) -> Finding:
-    """The page cache against files: whether they fit the memory, and how much of them is there now. Raises OSError."""
+    """The page cache against files: whether they fit the memory, and how much of them is there now. Raises
+    OSError."""
     size, free, share = sum(size for _, size in files), available_memory(), cached_share(files)
     value = {"bytes": size, "available": free, "cached_share": share}
     now = (
@@ -195,7 +201,10 @@ def page_cache_finding(files: Sized) -> Finding:
             f"{human_bytes(size)} of data fit the {human_bytes(free)} available; {now}",
             value=value,
         )
-    text = f"{human_bytes(size)} of data do not fit the {human_bytes(free)} available; {now}: each epoch reads the disk"
+    text = (
+        f"{human_bytes(size)} of data do not fit the {human_bytes(free)} available; {now}: each epoch "
+        "reads the disk"
+    )
     return Finding("page cache", "unknown", text, 'see the line "disk"', value)
 
 
@@ -210,7 +219,8 @@ def disk_finding(speed: DiskSpeed, needed: float | None, who: str, *, fits: bool
     """
     value = asdict(speed)
     text = (
-        f"{human_bytes(speed.sequential)}/s in order, {speed.random:,.0f} records/s at random ({human_bytes(speed.random_bytes)} each), "
+        f"{human_bytes(speed.sequential)}/s in order, {speed.random:,.0f} records/s at random "
+        f"({human_bytes(speed.random_bytes)} each), "
         + (
             "past the page cache"
             if speed.direct

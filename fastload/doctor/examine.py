@@ -14,8 +14,9 @@ from fastload.doctor.software import software_findings
 
 
 def examine(job: Job) -> Iterator[Finding]:
-    """The findings about a machine, and about the job's dataset if it has one; each as soon as it is there. It takes some seconds, and up
-    to 64 MB of the dataset are read beside what measures the disk. Nothing is raised for what is wrong."""
+    """The findings about a machine, and about the job's dataset if it has one; each as soon as it is there.
+    It takes some seconds, and up to 64 MB of the dataset are read beside what measures the disk. Nothing is
+    raised for what is wrong."""
     yield from processor_findings(job)
     yield from memory_findings(job)
     yield from software_findings()

@@ -17,7 +17,8 @@ def open_files(job: Job, shards: int | None = None) -> Finding:
 
     Args:
         job: the job.
-        shards: files of the dataset, which stay open while they are at most a quarter of the limit; None: unknown.
+        shards: files of the dataset, which stay open while they are at most a quarter of the limit; None:
+            unknown.
     """
     soft, hard = (
         None if limit == resource.RLIM_INFINITY else limit

@@ -18,7 +18,8 @@ class Finding:
 
     Attributes:
         name: name of the check, of one or two words.
-        verdict: "good"; "bad": a job would fail, or lose speed; "unknown": it could not be measured, or the figures do not decide.
+        verdict: "good"; "bad": a job would fail, or lose speed; "unknown": it could not be measured, or the
+            figures do not decide.
         text: the sentence about it, with its figures.
         remedy: advice on what to do; "" where there is nothing to do.
         value: the figures, as JSON can hold them.

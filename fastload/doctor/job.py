@@ -1,4 +1,5 @@
-"""Job: what a training job asks of the machine, as far as the caller says, with the loader's own choices for the rest."""
+"""Job: what a training job asks of the machine, as far as the caller says, with the loader's own choices
+for the rest."""
 
 from __future__ import annotations
 

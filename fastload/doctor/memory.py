@@ -42,7 +42,8 @@ def _memory(job: Job) -> Finding:
         faults["that leaves too little for all else"] = "a smaller --batch-size, or more memory"
     if killed:
         faults[
-            f"the kernel has killed {killed} process{'es' * (killed != 1)} of this control group for want of memory"
+            f"the kernel has killed {killed} process{'es' * (killed != 1)} of this control group for "
+            "want of memory"
         ] = "raise the memory limit, or start fewer processes"
     return judged("memory", faults, text, value)
 

@@ -68,9 +68,8 @@ def _workers(job: Job) -> Finding:
     chosen = "the loader's own choice" if job.num_workers is None else "as asked"
     text = f"num_workers={job.workers}, {chosen}, on {_counted(usable)}"
     faults = {}
-    own = len(os.sched_getaffinity(0)) * ranks <= (
-        os.cpu_count() or 1
-    )  # each rank is bound to CPUs of its own
+    # Each rank is bound to CPUs of its own.
+    own = len(os.sched_getaffinity(0)) * ranks <= (os.cpu_count() or 1)
     if job.workers > usable:
         faults["threads beyond the CPUs only take them from each other"] = (
             f"num_workers={usable}, or none: the loader chooses"
@@ -105,7 +104,10 @@ def numa(root: Path = ROOT) -> Finding:
             value,
         )
     if len(used) > 1:
-        remedy = "one process for each node, under numactl --cpunodebind=N --membind=N; compare both by `fastload bench`"
+        remedy = (
+            "one process for each node, under numactl --cpunodebind=N --membind=N; compare both by "
+            "`fastload bench`"
+        )
         return Finding(
             "numa",
             "unknown",

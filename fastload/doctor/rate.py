@@ -60,7 +60,8 @@ class Rate:
 
 
 def measure_rate(reader: DatasetReader, image: Field, indices: Sequence[int], job: Job) -> Rate:
-    """Makes images of samples again and again: decoded, RandomResizedCrop, flip, written into batches, as the loader's threads do.
+    """Makes images of samples again and again: decoded, RandomResizedCrop, flip, written into batches, as the
+    loader's threads do.
 
     A first pass, which is not timed, brings what the samples need into the page cache. Nothing needs torch.
 
@@ -142,7 +143,8 @@ def decoding_finding(rate: Rate, job: Job, dataset: str) -> Finding:
     threads = f"{job.workers} thread{'s' * (job.workers != 1)}"
     others = f", while others took {rate.others:.0%} of the CPUs" if rate.disturbed else ""
     text = (
-        f"{rate.samples_per_s:,.0f} samples/s by {threads} (+- {rate.spread:.0%}{others}), RandomResizedCrop({job.size}) and flip of "
+        f"{rate.samples_per_s:,.0f} samples/s by {threads} (+- {rate.spread:.0%}{others}), "
+        f"RandomResizedCrop({job.size}) and flip of "
         f"{rate.samples:,} samples in memory"
     )
     faults = {}
@@ -165,7 +167,8 @@ def decoding_finding(rate: Rate, job: Job, dataset: str) -> Finding:
 
 
 def step_finding(rate: Rate | None, job: Job, needed: float) -> Finding:
-    """The finding about a step: whether the decoders keep up with it, which takes `needed` samples a second."""
+    """The finding about a step: whether the decoders keep up with it, which takes `needed` samples a
+    second."""
     text = f"{job.batch_size} samples in {job.step_ms:g} ms are {needed:,.0f}/s"
     value = {"needed_per_s": needed, "available_per_s": None if rate is None else rate.samples_per_s}
     if rate is None:
@@ -199,7 +202,8 @@ def step_finding(rate: Rate | None, job: Job, needed: float) -> Finding:
 
 
 def needed_rate(rate: Rate | None, job: Job) -> tuple[float | None, str]:
-    """Samples a second that storage has to give, and who takes them: the step, else the decoders; None: unknown."""
+    """Samples a second that storage has to give, and who takes them: the step, else the decoders; None:
+    unknown."""
     if job.needed_rate is not None:
         return job.needed_rate, "the step takes"
     return (None if rate is None else rate.samples_per_s), "the decoders take"

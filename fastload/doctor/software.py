@@ -72,12 +72,15 @@ RANGES = (
 PYTHONS = (3, 10), (3, 14)
 """The first and the last CPython that tests run on."""
 TORCHVISION_AHEAD = 15
-"""A release 2.N of torch goes with torchvision 0.(N + 15): torchvision's table of releases has no exception since 2.0."""
+"""A release 2.N of torch goes with torchvision 0.(N + 15): torchvision's table of releases has no
+exception since 2.0."""
 SECONDS = 120
 _CHILD = """
 import json, torch, numpy, threadpoolctl
-found = {"torch": torch.__version__, "built_for": torch.version.cuda or torch.version.hip, "threads": torch.get_num_threads()}
-found["accelerator"] = torch.accelerator.is_available() if hasattr(torch, "accelerator") else torch.cuda.is_available()
+found = {"torch": torch.__version__, "built_for": torch.version.cuda or torch.version.hip}
+found["threads"] = torch.get_num_threads()
+accelerators = torch.accelerator if hasattr(torch, "accelerator") else torch.cuda
+found["accelerator"] = accelerators.is_available()
 found["pools"] = max((pool["num_threads"] for pool in threadpoolctl.threadpool_info()), default=1)
 try:
     import torchvision
@@ -92,7 +95,8 @@ print(json.dumps(found))
 
 
 def parsed(version: str) -> Version:
-    """The numbers at a version's beginning: (2, 13, 0) of 2.13.0+cpu. Zeros at the end are left out, so that 3 and 3.0 are equal."""
+    """The numbers at a version's beginning: (2, 13, 0) of 2.13.0+cpu. Zeros at the end are left out, so
+    that 3 and 3.0 are equal."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     numbers = [int(part) for part in found[0].split(".")] if found else []
     while numbers and not numbers[-1]:
@@ -136,7 +140,8 @@ def _own() -> Finding:
 
 
 def ask_torch() -> dict[str, Any] | str:
-    """Facts about torch and torchvision from a new process, or why it has none: a broken torch ends that process, and not this one."""
+    """Facts about torch and torchvision from a new process, or why it has none: a broken torch ends that
+    process, and not this one."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _CHILD],
@@ -208,7 +213,8 @@ def torchvision(version: str | None, answer: dict[str, Any] | str) -> Finding:
         )
     if answer.get("torchvision_error"):
         faults[f"it cannot be used ({answer['torchvision_error']})"] = (
-            f"install torchvision {wanted} from the index that torch came from: both are built for the CPU, or for one CUDA"
+            f"install torchvision {wanted} from the index that torch came from: both are built for "
+            "the CPU, or for one CUDA"
         )
     return judged("torchvision", faults, f"{version} with torch {answer['torch']}", value)
 
@@ -227,7 +233,8 @@ def packages(versions: Mapping[str, str | None]) -> Finding:
             faults[f"{each.name} is missing"] = f"pip install '{each.requirement}'"
         elif version is not None and not each.holds(version):
             faults[
-                f"{each.name} {version} is {'too new' if parsed(each.least) <= parsed(version) else 'too old'}"
+                f"{each.name} {version} is "
+                f"{'too new' if parsed(each.least) <= parsed(version) else 'too old'}"
             ] = f"pip install '{each.requirement}'"
     text = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     return judged("packages", faults, text, versions)

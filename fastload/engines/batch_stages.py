@@ -1,4 +1,5 @@
-"""Batch stages: the callables applied to whole batches, chosen from the settings and from the ops that the plan leaves to the device."""
+"""Batch stages: the callables applied to whole batches, chosen from the settings and from the ops that the
+plan leaves to the device."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _NO_BYTES = "dtype=uint8 with ToFloat or Normalize in the transform: drop one of
 
 
 class BatchStages:
-    """Cache of one loader's batch stages: the callables are made again only when the settings or the plan that they depend on change."""
+    """Cache of one loader's batch stages: the callables are made again only when the settings or the plan
+    that they depend on change."""
 
     def __init__(self) -> None:
         self._made_from: tuple[Any, ...] = ()
@@ -57,7 +59,8 @@ class BatchStages:
 
 
 def explained_stages(settings: Settings, data: NativeData | None) -> list[tuple[BatchStage, StageCall]]:
-    """The batch stages for explain(): one stage for each op, even where the loop runs several ops in one call."""
+    """The batch stages for explain(): one stage for each op, even where the loop runs several ops in one
+    call."""
     stages = one_by_one(numbered(stages_of(settings, data), _augment))
     return list(zip(stages, _stage_calls(stages), strict=True))
 
@@ -66,8 +69,8 @@ def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
     """The stages of whole batches, in order.
 
     Raises:
-        ArgumentError: a conversion to floats is in both the transform and batch_transform=, there are two Normalize, or dtype=uint8 is
-            given with either.
+        ArgumentError: a conversion to floats is in both the transform and batch_transform=, there are two
+            Normalize, or dtype=uint8 is given with either.
     """
     dtype = settings.dtype if settings.dtype in DTYPES else None
     form = Floats(dtype or torch.float32, memory_format=settings.memory_format or torch.contiguous_format)
@@ -96,8 +99,8 @@ def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:
 def _of_plan(
     settings: Settings, plan: Plan, form: Floats, mine: Sequence[BatchStage], only_rgb: bool
 ) -> list[BatchStage]:
-    """The stages of the images of one native plan; `mine` are those of batch_transform=. Unless there is one image, of 8-bit RGB
-    (`only_rgb`), the native pass makes the floats."""
+    """The stages of the images of one native plan; `mine` are those of batch_transform=. Unless there is one
+    image, of 8-bit RGB (`only_rgb`), the native pass makes the floats."""
     dtype = settings.dtype if settings.dtype in DTYPES else None
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
     if floats and settings.has_floats:
@@ -130,11 +133,13 @@ def _check_views(settings: Settings, count: int) -> None:
         [call] = stage_calls([each], _seeded)
         if call.labels:
             raise ArgumentError(
-                f"batch_transform: {each!r} mixes images and labels, and a sample has {count} views: mix them in the loop"
+                f"batch_transform: {each!r} mixes images and labels, and a sample has {count} views: "
+                "mix them in the loop"
             )
         if "indices" in call.keys:
             raise ArgumentError(
-                f"batch_transform: {each!r} draws from (seed, epoch, indices), and so the same for each of the {count} views: "
+                f"batch_transform: {each!r} draws from (seed, epoch, indices), and so the same for "
+                f"each of the {count} views: "
                 "wrap it in fastload.augment's Seeded, which seeds each view"
             )
 
@@ -153,8 +158,8 @@ def form_of(settings: Settings, data: NativeData | None) -> TensorForm | None:
     Returns None if neither is given, or if another stage or the native pass does the conversion.
 
     Raises:
-        ArgumentError: a conversion to floats is in both the transform and batch_transform=, or in the transform with dtype=uint8, or
-            fields= leaves the images out.
+        ArgumentError: a conversion to floats is in both the transform and batch_transform=, or in the
+            transform with dtype=uint8, or fields= leaves the images out.
     """
     if data is None or data.native is not None:
         return None
@@ -180,7 +185,8 @@ def floats_on_device(settings: Settings, plan: Plan) -> bool:
 
 
 def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
-    """The stages that the plan leaves to the device. Every conversion gives float32, but the last gives the requested dtype."""
+    """The stages that the plan leaves to the device. Every conversion gives float32, but the last gives
+    the requested dtype."""
     names = {stage.position: f"{stage.position} {stage.name}" for stage in plan.stages}
     out: list[BatchStage] = []
     if plan.to_float and floats_on_device(settings, plan):
@@ -203,7 +209,8 @@ def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
 
 
 def _call_of(transform: Any, form: Floats, settings: Settings, data: NativeData | None) -> Any:
-    """The callable for an element of batch_transform=: a conversion like `form` for ToFloat and Normalize; Kornia's, see per_sample()."""
+    """The callable for an element of batch_transform=: a conversion like `form` for ToFloat and Normalize;
+    Kornia's, see per_sample()."""
     if isinstance(transform, Normalize):
         return replace(form, mean=transform.mean, std=transform.std)
     return form if isinstance(transform, ToFloat) else per_sample(transform, settings, data is not None)
@@ -236,7 +243,8 @@ def _join_ops(stages: Sequence[BatchStage]) -> list[BatchStage]:
 
 
 def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a callable that draws from the global generators, so that its result depends on (seed, epoch, batch) alone."""
+    """Wraps a callable that draws from the global generators, so that its result depends on (seed, epoch,
+    batch) alone."""
     from fastload.augment import Seeded  # imported here: most loaders need nothing of it
 
     return Seeded(transform)

@@ -1,7 +1,8 @@
 """Types of batches by the type of a sample, for type checkers: what torch's default_collate makes of it.
 
-A sample's type is that of its Dataset, as in `Dataset[tuple[Tensor, int]]`. Where it leaves open what a batch is, the batch is Any: for
-Dataset[Any], a packed dataset, whose schema decides, strings, nested containers, named tuples.
+A sample's type is that of its Dataset, as in `Dataset[tuple[Tensor, int]]`. Where it leaves open what a batch
+is, the batch is Any: for Dataset[Any], a packed dataset, whose schema decides, strings, nested containers,
+named tuples.
 """
 
 from __future__ import annotations

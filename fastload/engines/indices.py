@@ -1,18 +1,22 @@
-"""EpochState: position of a pass. How a pass begins: random generators are captured, or set to the states that a loaded state holds.
+"""EpochState: position of a pass. How a pass begins: random generators are captured, or set to the states
+that a loaded state holds.
 
 NOTE [ resuming: draws are made again ]
-The order of a pass is what its sampler draws from the generators' states at the beginning of the pass. So a saved state holds these states
-and the number of batches already returned to the caller. To resume, the generators are set to them, and everything is drawn again in the
-same sequence (iter() of the sampler, base seed, indices). The index batches of returned batches are dropped before anything is read.
-Prefetched batches are not in the state, so a resumed pass may prefetch more or less. The model too uses torch's global generator: if the
-rest of the pass draws nothing from it, it is set, after these draws, to the state that it had when the saved state was taken.
+The order of a pass is what its sampler draws from the generators' states at the beginning of the pass. So a
+saved state holds these states and the number of batches already returned to the caller. To resume, the
+generators are set to them, and everything is drawn again in the same sequence (iter() of the sampler, base
+seed, indices). The index batches of returned batches are dropped before anything is read. Prefetched batches
+are not in the state, so a resumed pass may prefetch more or less. The model too uses torch's global
+generator: if the rest of the pass draws nothing from it, it is set, after these draws, to the state that it
+had when the saved state was taken.
 
 NOTE [ resuming: one rank's generator is no other's ]
-Ranks save one state and load it on every rank, while each has a global generator of its own, by which its dropout differs from others'.
-So a state says whose generator it holds, and on another rank of several the global generator keeps its own state. An order that is drawn
-from it comes first: the sampler's draws up to the first index are made from the state's generator, and the rank's own is put back after
-them. It is not put back where the sampler may draw from it later: one of an unknown class that drew from it, and one whose draws ranks
-share out, since the order of later epochs has to be the same on every rank.
+Ranks save one state and load it on every rank, while each has a global generator of its own, by which its
+dropout differs from others'. So a state says whose generator it holds, and on another rank of several the
+global generator keeps its own state. An order that is drawn from it comes first: the sampler's draws up to
+the first index are made from the state's generator, and the rank's own is put back after them. It is not put
+back where the sampler may draw from it later: one of an unknown class that drew from it, and one whose draws
+ranks share out, since the order of later epochs has to be the same on every rank.
 """
 
 from __future__ import annotations
@@ -45,10 +49,13 @@ from fastload.sampling.sharding import Agreement, Split, process_rank
 class EpochState:
     """Position of one pass: the batches already returned to the caller, whatever was prefetched after them.
 
-    1. Batches are numbered from 0 at the epoch's beginning, in the order of the sampler, through all resumes of the epoch.
-    2. An iterator calls take() for the batch whose turn it is, and deliver() when it is returned to the caller. A batch that was taken and
-       failed counts as done from the next delivery on; until then it does not, so that a resume tries it again.
-    3. `start` and `now` hold what capture() and capture_now() found; the other values that state_dict() saves are plain data.
+    1. Batches are numbered from 0 at the epoch's beginning, in the order of the sampler, through all resumes
+       of the epoch.
+    2. An iterator calls take() for the batch whose turn it is, and deliver() when it is returned to the
+       caller. A batch that was taken and failed counts as done from the next delivery on; until then it does
+       not, so that a resume tries it again.
+    3. `start` and `now` hold what capture() and capture_now() found; the other values that state_dict() saves
+       are plain data.
 
     Attributes:
         epoch: the epoch's number in the loader.
@@ -64,17 +71,23 @@ class EpochState:
         at: the number of the index batch drawn last.
         again: number of times that each index of that batch came before in the pass, uint32; None: none did.
         counts: the counts of occurrences in a loaded state, or None.
-        replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker whose turn is next.
-        exhausted: True if a stateful sampler has no more batches for this pass; its state may then be the next pass's beginning.
+        replicas, turn: for an iterable or stateful dataset, the state of each worker's copy, and the worker
+            whose turn is next.
+        exhausted: True if a stateful sampler has no more batches for this pass; its state may then be the
+            next pass's beginning.
         first: `batches` when the pass began.
-        rewind: a loaded state may have left the sampler or dataset at its own end: if it yields nothing, it is iterated once more.
+        rewind: a loaded state may have left the sampler or dataset at its own end: if it yields nothing, it
+            is iterated once more.
         ended: True if the iterator has raised StopIteration.
         live: function that returns the state of a dataset in this process.
-        splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the pass's own.
+        splits: under shard=, how ranks had gone through the epoch when the pass began; the last one is the
+            pass's own.
         split_at: `position` when the pass began.
         agreement: compares the pass with those of other ranks, under shard=.
-        rank: the rank whose generators `start` and `now` of a loaded state are of; None: this process's, or an unknown one.
-        put_back: state that torch's global generator gets after the first draws of a pass that resumes from another rank's state.
+        rank: the rank whose generators `start` and `now` of a loaded state are of; None: this process's, or
+            an unknown one.
+        put_back: state that torch's global generator gets after the first draws of a pass that resumes from
+            another rank's state.
     """
 
     epoch: int = 0
@@ -110,11 +123,13 @@ class EpochState:
     def take(
         self, number: int | None, samples: int, worker: int | None = None, replica: DatasetState | None = None
     ) -> None:
-        """Notes that batch `number` (None for an iterable dataset) left the queue. `replica`: the state of `worker`'s dataset after it."""
+        """Notes that batch `number` (None for an iterable dataset) left the queue. `replica`: the state of
+        `worker`'s dataset after it."""
         self._taken.append((number, samples, worker, replica))
 
     def deliver(self) -> None:
-        """Notes that the batch taken last was returned to the caller. Batches taken before it failed, and count as done.
+        """Notes that the batch taken last was returned to the caller. Batches taken before it failed, and
+        count as done.
 
         Raises:
             ArgumentError: under shard=, another rank's pass is of other samples.
@@ -158,10 +173,13 @@ class EpochState:
 class IndexBatches(Iterator[Any]):
     """Iterator over an epoch's index batches, numbered, from its position on.
 
-    1. Batches below the position are drawn and dropped, so that the sampler draws as in an uninterrupted epoch; `skipped` is called with
-       each. A stateful sampler, whose state `get_state` returns, was set to that position already; under shard= the indices begin there.
-    2. The sampler's state after each draw is kept until that batch, and all before it, were returned to the caller.
-    3. If a sampler that was set to a state yields nothing at all, and the epoch has `rewind`, it is iterated again by `again`.
+    1. Batches below the position are drawn and dropped, so that the sampler draws as in an uninterrupted
+       epoch; `skipped` is called with each. A stateful sampler, whose state `get_state` returns, was set to
+       that position already; under shard= the indices begin there.
+    2. The sampler's state after each draw is kept until that batch, and all before it, were returned to the
+       caller.
+    3. If a sampler that was set to a state yields nothing at all, and the epoch has `rewind`, it is iterated
+       again by `again`.
     4. With a `counter`, occurrences are counted; `marked`: the indices come with their occurrences already.
     """
 
@@ -176,9 +194,8 @@ class IndexBatches(Iterator[Any]):
         marked: bool = False,
         batched: bool = True,
     ) -> None:
-        self._state_of = weakref.ref(
-            epoch_state
-        )  # the state refers to its batches: a cycle would keep the order of a pass that was left
+        # The state refers to its batches: a cycle would keep the order of a pass that was left.
+        self._state_of = weakref.ref(epoch_state)
         self._counter, self._marked, self._batched = counter, marked, batched
         self._ahead: dict[int, Any] = {}  # of a stateful sampler, the index batches that a resume draws again
         self._indices = indices
@@ -228,7 +245,8 @@ class IndexBatches(Iterator[Any]):
                 return number, index, again
 
     def _counted(self, index: Any) -> tuple[Any, Occurrences | None]:
-        """An index batch, as it can be read again and again, and its occurrences. See NOTE [ occurrences: an index that comes again ]."""
+        """An index batch, as it can be read again and again, and its occurrences. See NOTE [ occurrences:
+        an index that comes again ]."""
         if self._marked:
             return unmarked(index)
         if self._batched and isinstance(index, Iterator):
@@ -271,7 +289,8 @@ class IndexBatches(Iterator[Any]):
         return self._last if exhausted else self._states.get(self._epoch_state.position)
 
     def counts(self) -> dict[str, Any] | None:
-        """The counts of occurrences at the epoch's position, of a stateful sampler; None: a resume counts again, or they are too many."""
+        """The counts of occurrences at the epoch's position, of a stateful sampler; None: a resume counts
+        again, or they are too many."""
         return (
             None
             if self._counter is None or self._get_state is None
@@ -333,9 +352,8 @@ def begin(
     progress.epoch_state = epoch_state = resumed(settings, state)
     _keep_own_generator(settings, epoch_state)
     _begin_part(settings, epoch_state)
-    if (
-        epoch_state.replicas and settings.num_workers == 0
-    ):  # before set_generators: a dataset's state may contain the state of a generator
+    # Before set_generators: a dataset's state may contain the state of a generator.
+    if epoch_state.replicas and settings.num_workers == 0:
         load_at_start(epoch_state.replicas[0], settings.dataset, lambda: _fetcher(settings))
     set_generators(settings, epoch_state.start)
     _load_sampler(settings, epoch_state)
@@ -362,7 +380,8 @@ def _keep_own_generator(settings: Settings, epoch_state: EpochState) -> None:
 
 
 def _put_back(settings: Settings, epoch_state: EpochState, index_batches: IndexBatches) -> None:
-    """Gives the global generator its own state again after the draws up to the first index, unless more of the order may follow from it."""
+    """Gives the global generator its own state again after the draws up to the first index, unless more of
+    the order may follow from it."""
     own, epoch_state.put_back = epoch_state.put_back, None
     if own is None:
         return
@@ -423,7 +442,8 @@ def fresh(settings: Settings, epoch: int, *, base_drawn: bool = True, kept: bool
 def resumed(settings: Settings, state: dict[str, Any]) -> EpochState:
     """State of an epoch that continues from a loaded state.
 
-    Between epochs the state may be one of a loader with another sampler, with shard= or without: the epoch is this loader's own then.
+    Between epochs the state may be one of a loader with another sampler, with shard= or without: the epoch is
+    this loader's own then.
     """
     sharded, deciding = settings.order.sharded, settings.order.deciding
     position = {**state["sampler"], "name": type(deciding).__name__, **ranks_of(deciding)}
@@ -464,11 +484,13 @@ def _load_sampler(settings: Settings, epoch_state: EpochState) -> None:
 def follow(
     settings: Settings, epoch_state: EpochState, indices: Iterator[Any], skipped: Callable[[Any], object] = id
 ) -> IndexBatches:
-    """The epoch's index batches from its position on. Then sets the generators as they were when the state was taken.
+    """The epoch's index batches from its position on. Then sets the generators as they were when the state
+    was taken.
 
-    `skipped` is called with each batch before that position. Under shard= the indices are not the sampler's own iterator's: they are bound
-    to the epoch and to what was had of it, whatever the sampler is told meanwhile. A generator of the loader's own is seeded at the first
-    draw, so that two passes of different epochs can begin before either draws.
+    `skipped` is called with each batch before that position. Under shard= the indices are not the sampler's
+    own iterator's: they are bound to the epoch and to what was had of it, whatever the sampler is told
+    meanwhile. A generator of the loader's own is seeded at the first draw, so that two passes of different
+    epochs can begin before either draws.
     """
     counter = _counter(settings, epoch_state)
     sharded = settings.order.sharded
@@ -509,9 +531,8 @@ def attach(
         epoch_state: the epoch's state.
         replicas: number of copies of the dataset whose states are tracked.
     """
-    if (
-        epoch_state.resumed and not epoch_state.drawn
-    ):  # the base class drew a base seed, which this pass must not
+    # The base class drew a base seed, which this pass must not.
+    if epoch_state.resumed and not epoch_state.drawn:
         set_generators(settings, epoch_state.start)
         _load_sampler(settings, epoch_state)
         _BaseDataLoaderIter._reset(iterator, arguments)
@@ -529,7 +550,8 @@ def attach(
 def iterated_again(
     settings: Settings, epoch_state: EpochState, made: Callable[[Any], Iterator[Any]] = iter
 ) -> Iterator[Any]:
-    """The second iterator of the sampler that torch's DataLoader makes for new workers, after their base seed; it drops the first one.
+    """The second iterator of the sampler that torch's DataLoader makes for new workers, after their base
+    seed; it drops the first one.
 
     `made` makes it."""
     if epoch_state.resumed:
@@ -538,7 +560,8 @@ def iterated_again(
 
 
 def _counter(settings: Settings, epoch_state: EpochState) -> OccurrenceCounter | None:
-    """The counter of a pass; None if its sampler gives each index once. See NOTE [ occurrences: an index that comes again ]."""
+    """The counter of a pass; None if its sampler gives each index once. See NOTE [ occurrences: an index
+    that comes again ]."""
     if settings.iterable or gives_each_at_most_once(settings.order):
         return None
     rank, world = (0, 1) if settings.order.sharded is not None else process_rank(None)
@@ -569,7 +592,8 @@ def _stateful(settings: Settings) -> Any:
 
 
 def generators_of(settings: Settings, base_drawn: bool) -> dict[str, torch.Generator]:
-    """The generators that a pass draws from, by name: "default" is torch's global one. `base_drawn`: it draws a base seed."""
+    """The generators that a pass draws from, by name: "default" is torch's global one. `base_drawn`: it
+    draws a base seed."""
     found = [
         *([settings.generator or torch.default_generator] if base_drawn else []),
         *settings.order.generators,
@@ -598,7 +622,8 @@ def _is_known(settings: Settings) -> bool:
 
 
 def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
-    """States of the generators that the next pass draws from; for a sampler of an unknown class also those of random and NumPy."""
+    """States of the generators that the next pass draws from; for a sampler of an unknown class also those
+    of random and NumPy."""
     out: dict[str, Any] = {name: each.get_state() for name, each in _captured(settings, base_drawn).items()}
     order = settings.order
     settled = order.draws_nothing or order.draws_at_first or settings.ordered_by_seed or order.is_stateful
@@ -609,7 +634,8 @@ def capture(settings: Settings, base_drawn: bool) -> dict[str, Any]:
 
 
 def capture_now(settings: Settings, epoch_state: EpochState) -> dict[str, Any]:
-    """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an empty dict."""
+    """Current state of torch's global generator, if the rest of the epoch draws nothing from it; else an
+    empty dict."""
     if "default" not in epoch_state.start or not settings.order.draws_then_rests:
         return {}
     return {"default": torch.default_generator.get_state()}

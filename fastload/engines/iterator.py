@@ -1,4 +1,5 @@
-"""LoaderIterator: the iterator of a loader on every engine; IteratorArguments: the attributes that torch's iterator class reads.
+"""LoaderIterator: the iterator of a loader on every engine; IteratorArguments: the attributes that torch's
+iterator class reads.
 
 PassLosses counts what on_error left out of a pass.
 """
@@ -28,10 +29,11 @@ _Batch = TypeVar("_Batch", covariant=True, default=Any)
 
 
 def uncompiled(function: _Function) -> _Function:
-    """Has torch.compile leave a function, and what it calls, to the interpreter where a loop in a compiled function comes to it.
+    """Has torch.compile leave a function, and what it calls, to the interpreter where a loop in a compiled
+    function comes to it.
 
-    That is what torch.compiler.disable does, without the import of torch._dynamo, which takes seconds. What is called there may itself be
-    compiled: a batch_transform is then.
+    That is what torch.compiler.disable does, without the import of torch._dynamo, which takes seconds. What
+    is called there may itself be compiled: a batch_transform is then.
     """
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
     frames: Any = torch._C._dynamo.eval_frame
@@ -44,14 +46,17 @@ def uncompiled(function: _Function) -> _Function:
 class LoaderIterator(core.StepTimer, _BaseDataLoaderIter, Generic[_Batch]):
     """torch's iterator class, whose steps the loader's health monitor counts, and which threads may share.
 
-    1. isinstance with `_BaseDataLoaderIter` holds; it takes attributes and weak references; it cannot be copied or pickled, with torch's
-       error, so that a program that treats torch's iterators apart (Lightning's CombinedLoader) treats these so.
-    2. `_reset(loader)` begins the loader's next epoch in the same iterator, as DataLoader has it done where workers persist.
+    1. isinstance with `_BaseDataLoaderIter` holds; it takes attributes and weak references; it cannot be
+       copied or pickled, with torch's error, so that a program that treats torch's iterators apart
+       (Lightning's CombinedLoader) treats these so.
+    2. `_reset(loader)` begins the loader's next epoch in the same iterator, as DataLoader has it done where
+       workers persist.
     3. Each step is an event `enumerate(DataLoader)#<class>.__next__` in a profiler's trace.
     """
 
     begin_again: Callable[[], Callable[[Any, Any], None] | None] | None = None
-    """A weak reference to what _reset() calls, with the iterator and the loader; None: torch's own _reset() does it."""
+    """A weak reference to what _reset() calls, with the iterator and the loader; None: torch's own
+    _reset() does it."""
 
     at_end: Callable[[], Callable[[], None] | None] | None = None
     """A weak reference to what is called when a pass has ended."""
@@ -89,13 +94,15 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter, Generic[_Batch]):
         raise NotImplementedError
 
     # NOTE [ sample keys: as on native threads ]
-    # Draws of a packed sample that Python makes follow from its place in the packed dataset, as on native threads: not from its position in
-    # a Subset or a ConcatDataset. Of any other dataset they follow from the loader's own index.
+    # Draws of a packed sample that Python makes follow from its place in the packed dataset, as on native
+    # threads: not from its position in a Subset or a ConcatDataset. Of any other dataset they follow from the
+    # loader's own index.
 
     def _occurrences(
         self, index: Any, again: Occurrences | None, view: NativeView | None
     ) -> Occurrences | None:
-        """Occurrences of the samples at an index of the loader, each of which came `again` times before; None: all are 0.
+        """Occurrences of the samples at an index of the loader, each of which came `again` times before;
+        None: all are 0.
 
         `view`: rows of packed data; None: another dataset, or one whose rows its own code alone can tell.
         """
@@ -133,7 +140,8 @@ class IteratorArguments:
 
     @classmethod
     def of(cls, plan: ExecutionPlan, dataset: Any, length_called: int | None) -> IteratorArguments:
-        """The arguments of a plan, over `dataset`. `length_called`: the length that len(loader) returned for an iterable dataset."""
+        """The arguments of a plan, over `dataset`. `length_called`: the length that len(loader) returned
+        for an iterable dataset."""
         settings = plan.settings
         return cls(
             dataset=dataset,
@@ -164,7 +172,8 @@ class LossCounts:
     Attributes:
         replaced, skipped: number of samples that were.
         reasons: reasons of the first of them.
-        loaded: files in place that their dataset's own loader opened, because native threads could not decode them.
+        loaded: files in place that their dataset's own loader opened, because native threads could not decode
+            them.
     """
 
     replaced: int = 0
@@ -205,7 +214,9 @@ class PassLosses:
         skipped, self._skipped = self._skipped, 0
         if skipped and not delivered:
             raise SampleError(
-                f'all {skipped} samples of the epoch were skipped (on_error="skip"), so that it has no batches; the first: {self._reason}. '
-                'Look at what every sample needs, such as the path of the data; on_error="raise" stops at the first with its own error.',
+                f'all {skipped} samples of the epoch were skipped (on_error="skip"), so that it has '
+                f"no batches; the first: {self._reason}. "
+                'Look at what every sample needs, such as the path of the data; on_error="raise" '
+                "stops at the first with its own error.",
                 reason=self._reason,
             ) from None

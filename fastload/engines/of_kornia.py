@@ -1,4 +1,5 @@
-"""Modules and sequences of Kornia's in batch_transform=: an AugmentBatch of their modules if they run per sample, else seeded per batch.
+"""Modules and sequences of Kornia's in batch_transform=: an AugmentBatch of their modules if they run per
+sample, else seeded per batch.
 
 Where the program has not imported Kornia, no transform is Kornia's, and nothing is imported to find that out.
 """
@@ -29,7 +30,8 @@ def is_of_kornia(transform: Any) -> bool:
 
 
 def why_per_batch(transform: Any, settings: Settings, fields_known: bool) -> str:
-    """The reason why a module or sequence of Kornia's is seeded per batch, as a clause; "" if it runs per sample, or is not Kornia's.
+    """The reason why a module or sequence of Kornia's is seeded per batch, as a clause; "" if it runs per
+    sample, or is not Kornia's.
 
     Args:
         transform: an element of batch_transform=.
@@ -41,17 +43,20 @@ def why_per_batch(transform: Any, settings: Settings, fields_known: bool) -> str
 
 
 def per_sample(transform: Any, settings: Settings, fields_known: bool) -> Any:
-    """The transform, as an AugmentBatch if it is Kornia's and runs per sample. Arguments: see why_per_batch().
+    """The transform, as an AugmentBatch if it is Kornia's and runs per sample. Arguments: see
+    why_per_batch().
 
     Raises:
-        ArgumentError: a sequence with several data_keys does not run per sample, and would get the images alone.
+        ArgumentError: a sequence with several data_keys does not run per sample, and would get the images
+            alone.
     """
     if not is_of_kornia(transform):
         return transform
     found = _taken_apart(transform, settings, fields_known)
     if isinstance(found, str) and len(keys := _data_keys(transform)) > 1:
         raise ArgumentError(
-            f"batch_transform: {label(transform, brief=True)} has data_keys {', '.join(keys)}, but gets the images alone, since {found}: "
+            f"batch_transform: {label(transform, brief=True)} has data_keys {', '.join(keys)}, but "
+            f"gets the images alone, since {found}: "
             "call it in the loop"
         )
     return transform if isinstance(found, str) else found
@@ -79,8 +84,8 @@ def settings_of(transforms: Sequence[Any]) -> tuple[str, ...]:
 
 
 def fields_by_keys(transforms: Sequence[Any]) -> BatchFields:
-    """Places of the fields in tuples of unknown datasets: the first AugmentationSequential with several data_keys names them in order.
-    Without one, the images and the labels are in their usual places.
+    """Places of the fields in tuples of unknown datasets: the first AugmentationSequential with several
+    data_keys names them in order. Without one, the images and the labels are in their usual places.
 
     Raises:
         ArgumentError: a data key whose values are not moved on whole batches.
@@ -94,7 +99,8 @@ def fields_by_keys(transforms: Sequence[Any]) -> BatchFields:
     for name, key in zip(names, keys, strict=True):
         if key == "bbox":
             raise ArgumentError(
-                "batch_transform: data_keys have 'bbox', corners that are not moved on whole batches: give 'bbox_xyxy'"
+                "batch_transform: data_keys have 'bbox', corners that are not moved on whole "
+                "batches: give 'bbox_xyxy'"
             )
         if key in _KIND_OF_KEY:
             objects.append(
@@ -106,7 +112,8 @@ def fields_by_keys(transforms: Sequence[Any]) -> BatchFields:
 
 
 def check_keys(call: Any, fields: BatchFields) -> None:
-    """Raises ArgumentError if data_keys of a stage's modules contradict the fields of a batch, as far as these are known."""
+    """Raises ArgumentError if data_keys of a stage's modules contradict the fields of a batch, as far as
+    these are known."""
     given: dict[str, set[str]] = {}
     for name, kind, form in fields.objects:
         if (moved_as := KINDS[kind].moved_as) and fields.path(name) is not None:

@@ -1,9 +1,11 @@
-"""ExecutionPlan: how a loader's next epoch runs, decided once from its settings, its dataset and this machine.
+"""ExecutionPlan: how a loader's next epoch runs, decided once from its settings, its dataset and this
+machine.
 
 NOTE [ plan: decided at iter() ]
-iter() reads what the user may have changed since (the sampler, batch sizes, a Subset's indices, transforms, torch's attributes of the
-loader) into a plan. Engines run the plan and explain() prints it; neither looks at the loader. Where nothing has changed it is the same
-plan, so that comparing plans by identity tells whether work that was begun early, or an engine, may be used.
+iter() reads what the user may have changed since (the sampler, batch sizes, a Subset's indices, transforms,
+torch's attributes of the loader) into a plan. Engines run the plan and explain() prints it; neither looks at
+the loader. Where nothing has changed it is the same plan, so that comparing plans by identity tells whether
+work that was begun early, or an engine, may be used.
 """
 
 from __future__ import annotations
@@ -50,9 +52,11 @@ _LAYOUTS = {None: "CHW", torch.channels_last: "HWC", torch.contiguous_format: "C
 
 @dataclass(frozen=True)
 class EpochSize:
-    """The size of an epoch, as far as it can be known before its first batch is pulled: what slots are made for in advance.
+    """The size of an epoch, as far as it can be known before its first batch is pulled: what slots are made
+    for in advance.
 
-    An expectation, which no batch has to meet: a larger batch, or one more, is given a slot of its size when its turn comes.
+    An expectation, which no batch has to meet: a larger batch, or one more, is given a slot of its size when
+    its turn comes.
 
     Attributes:
         rows: samples in its largest batch, at least 1.
@@ -63,7 +67,8 @@ class EpochSize:
     batches: int
 
     def in_flight(self, depth: int) -> int:
-        """Batches of one pass to keep in flight where `depth` are asked for: no more than there are, and one of the next epoch."""
+        """Batches of one pass to keep in flight where `depth` are asked for: no more than there are, and
+        one of the next epoch."""
         return min(depth, self.batches + 1)
 
     def slots(self, depth: int) -> int:
@@ -79,7 +84,8 @@ class ExecutionPlan:
         settings: the loader's settings that are in force.
         engine: the engine that makes the batches: native threads, worker processes, or the calling process.
         why: the reason for that engine, as explain() prints it.
-        mend: the change after which native threads make the batches; "" if they do, or no such change is known.
+        mend: the change after which native threads make the batches; "" if they do, or no such change is
+            known.
         data: the packed data; None for any other dataset.
         transfer: the device of finished batches, and the stages that run there.
         collate_fn: function that worker processes, or the calling process, call on the samples of a batch.
@@ -119,7 +125,8 @@ class ExecutionPlan:
 
     @property
     def finished_ahead(self) -> bool:
-        """True if a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it may draw random numbers."""
+        """True if a thread finishes native batches ahead of the loop. Not if a user's collate_fn does: it
+        may draw random numbers."""
         return self.transfer.threaded and (
             self.settings.own_collate_fn is None or self.settings.collation is not None
         )
@@ -136,7 +143,8 @@ class ExecutionPlan:
 
     @property
     def transform_seed(self) -> int | None:
-        """Seed of random transforms: the loader's, else that of its packed datasets; None: one is drawn for each epoch.
+        """Seed of random transforms: the loader's, else that of its packed datasets; None: one is drawn for
+        each epoch.
 
         Raises:
             ArgumentError: the datasets have different seeds.
@@ -147,7 +155,8 @@ class ExecutionPlan:
         if len(seeds) > 1:
             shown = ", ".join(str(seed) for seed in sorted(seeds, key=str))
             raise ArgumentError(
-                f"the packed datasets have different seeds ({shown}), and a batch has one: give seed= to the loader"
+                f"the packed datasets have different seeds ({shown}), and a batch has one: give "
+                "seed= to the loader"
             )
         return seeds.pop()
 
@@ -157,11 +166,13 @@ class ExecutionPlan:
         return self.native is None or self.settings.seed is None
 
     def python_view(self, epoch: int) -> NativeView | None:
-        """Rows of packed data that Python makes samples of, in an epoch; None: other data, or rows that only the user's code can tell."""
+        """Rows of packed data that Python makes samples of, in an epoch; None: other data, or rows that
+        only the user's code can tell."""
         return None if self.data is None or self.data.view.is_asked else self.data.view.at(epoch)
 
     def python_dataset(self, epoch: int) -> tuple[Any, DrawBasis | None]:
-        """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if it is packed or a Mixture."""
+        """The dataset as worker processes, or the calling process, read it; and the basis of its draws, if
+        it is packed or a Mixture."""
         dataset, seed = self.settings.dataset, self.settings.seed
         if self.data is None:
             return in_epoch(dataset, seed, epoch)
@@ -196,11 +207,13 @@ class Planner:
 
     @property
     def kinds(self) -> Any:
-        """Kinds of the parts of a sample of the dataset that was read last, for Collate; None: it is neither packed nor in place."""
+        """Kinds of the parts of a sample of the dataset that was read last, for Collate; None: it is
+        neither packed nor in place."""
         return None if self._reader.data is None else self._reader.data.kinds
 
     def plan(self, settings: Settings) -> ExecutionPlan:
-        """The plan for these settings and the dataset as it is now: the last one, if nothing that it follows from has changed.
+        """The plan for these settings and the dataset as it is now: the last one, if nothing that it follows
+        from has changed.
 
         Raises:
             ArgumentError: arguments contradict each other or the transform.
@@ -288,7 +301,10 @@ class Planner:
 
 _PACK = "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"
 _OR_PACK = "; change that, or pack the dataset (fastload pack), so that native threads do the work"
-_OR_BATCHES = "; replace that by transforms that are native (loader.explain() shows which are), or apply it to whole batches (batch_transform=)"
+_OR_BATCHES = (
+    "; replace that by transforms that are native (loader.explain() shows which are), or apply it to "
+    "whole batches (batch_transform=)"
+)
 
 
 def _to_native(data: NativeData) -> str:
@@ -310,8 +326,10 @@ def _say_once(name: str) -> None:
     if not _said:
         _said.append(name)
         logging.getLogger("fastload").warning(
-            "%s is read in place by native threads: the same samples in the same order; random transforms draw from (seed, epoch, index), "
-            'and bilinear pixels are within 1 of Pillow\'s. engine="python", or FASTLOAD_ENGINE=python, gives the numbers and pixels of '
+            "%s is read in place by native threads: the same samples in the same order; random "
+            "transforms draw from (seed, epoch, index), "
+            'and bilinear pixels are within 1 of Pillow\'s. engine="python", or '
+            "FASTLOAD_ENGINE=python, gives the numbers and pixels of "
             "the dataset's own code",
             name,
         )
@@ -349,7 +367,8 @@ def _missing_ops() -> frozenset[str]:
 
 
 def epoch_size(settings: Settings, dataset: Sized) -> EpochSize:
-    """Size of an epoch over a dataset, as the samplers tell it; the dataset's length counts if the sampler has none."""
+    """Size of an epoch over a dataset, as the samplers tell it; the dataset's length counts if the sampler
+    has none."""
     batch_sampler = settings.batch_sampler
     drawn = _length(getattr(batch_sampler, "sampler", settings.sampler))
     samples = max(1, len(dataset) if drawn is None else drawn)
@@ -393,7 +412,8 @@ def _known_pairs(data: NativeData) -> tuple[tuple[str, tuple[tuple[int, int], ..
 
 
 def _check_formats(data: NativeData) -> None:
-    """Raises ArgumentError if boxes of one name have several formats: what moves those of whole batches reads them all in one."""
+    """Raises ArgumentError if boxes of one name have several formats: what moves those of whole batches
+    reads them all in one."""
     first: dict[str, str] = {}
     for dataset in data.view.datasets:
         for field in (
@@ -402,7 +422,8 @@ def _check_formats(data: NativeData) -> None:
             form = dataset.plan.box_format or field.format
             if first.setdefault(field.name, form) != form:
                 raise ArgumentError(
-                    f"batch_transform= moves {field.name!r}, which are {first[field.name]} in one packed dataset and {form} in another: "
+                    f"batch_transform= moves {field.name!r}, which are {first[field.name]} in one "
+                    f"packed dataset and {form} in another: "
                     'add ConvertBoundingBoxFormat("xyxy") to their transforms'
                 )
 
@@ -415,15 +436,15 @@ def outputs_for(settings: Settings, view: NativeView, transfer: TransferPlan) ->
     """
     dtype, first = None if settings.dtype is None else _DTYPE_NAMES[settings.dtype], view.datasets[0]
     outputs = first.images.outputs(first.plan, dtype, _LAYOUTS[settings.memory_format])
-    converted = {
-        stage.view for stage in transfer.stages if isinstance(stage.call, Floats)
-    }  # those stages convert bytes to floats
+    # Those stages convert bytes to floats.
+    converted = {stage.view for stage in transfer.stages if isinstance(stage.call, Floats)}
     if not converted:
         return outputs
+    # The stages convert the first image; others are floats already.
     own, planes = (
         len(first.plan.programs),
         first.images.images[0].planes,
-    )  # the stages convert the first image; others are floats already
+    )
     return [
         stored_output(out.layout, planes) if n < own and (None in converted or n in converted) else out
         for n, out in enumerate(outputs)
@@ -435,7 +456,10 @@ def _why(settings: Settings, data: NativeData | None) -> str:
         kind = (
             "an IterableDataset" if isinstance(settings.dataset, IterableDataset) else "a map-style Dataset"
         )
-        return f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it read by native threads"
+        return (
+            f"{type(settings.dataset).__name__} is {kind} of Python: pack it (fastload pack) to have it "
+            "read by native threads"
+        )
     if data.native is not None and data.in_place:
         datasets = data.native.datasets
         count = sum(len(each) if each.positions is None else len(each.positions) for each in datasets)
@@ -445,10 +469,16 @@ def _why(settings: Settings, data: NativeData | None) -> str:
         return f"the dataset is packed and its transform is native{left}"
     for dataset in data.view.datasets:
         if not dataset.plan.native:
-            return f"the transform has a part that is Python: everything runs per sample in Python{_not_moved(settings, dataset)}"
+            return (
+                "the transform has a part that is Python: everything runs per sample in "
+                f"Python{_not_moved(settings, dataset)}"
+            )
         if dataset.image_field not in dataset.fields:
             return "no image is asked for"
-    return "the packed datasets end in different normalisations, or other ops on batches, or their images or fields are not alike"
+    return (
+        "the packed datasets end in different normalisations, or other ops on batches, or their images "
+        "or fields are not alike"
+    )
 
 
 def _not_moved(settings: Settings, dataset: NativeSource) -> str:
@@ -459,4 +489,7 @@ def _not_moved(settings: Settings, dataset: NativeSource) -> str:
     missing = (
         f"{lacking[0]} needs Kornia, which is not installed: {pip_install('augment')}" if lacking else ""
     )
-    return f"; the device could do that part, but {why_not_device(settings) or missing or 'the packed datasets differ in it'}"
+    return (
+        "; the device could do that part, but "
+        f"{why_not_device(settings) or missing or 'the packed datasets differ in it'}"
+    )

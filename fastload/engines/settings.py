@@ -47,7 +47,8 @@ class Samples(Protocol[_T]):
 class Arguments(Generic[_T]):
     """The arguments of FastLoader as they are given: the one place that declares them.
 
-    The signature of FastLoader, the fields of Settings, and what a loader shows to frameworks follow from it. FastLoader documents them.
+    The signature of FastLoader, the fields of Settings, and what a loader shows to frameworks follow from it.
+    FastLoader documents them.
     """
 
     dataset: str | os.PathLike[str] | Dataset[_T] | Samples[_T]
@@ -88,7 +89,8 @@ class Arguments(Generic[_T]):
 
 
 def further_of(loader: type) -> dict[str, inspect.Parameter]:
-    """Arguments of a later torch's DataLoader that `Arguments` does not have: they are taken, with their defaults alone."""
+    """Arguments of a later torch's DataLoader that `Arguments` does not have: they are taken, with their
+    defaults alone."""
     known = {each.name for each in fields(Arguments)} | {"self"}
     parameters = inspect.signature(loader.__init__).parameters  # type: ignore[misc]
     return {
@@ -103,7 +105,8 @@ def _with(signature: inspect.Signature, further: dict[str, inspect.Parameter]) -
 def takes(
     arguments: Callable[_P, _Given],
 ) -> Callable[[Callable[[_Loader, _Given], None]], Callable[Concatenate[_Loader, _P], None]]:
-    """Gives an `__init__` that takes `arguments` as one value their signature: for callers, `inspect` and type checkers."""
+    """Gives an `__init__` that takes `arguments` as one value their signature: for callers, `inspect` and
+    type checkers."""
     kind: Any = get_origin(arguments) or arguments
     declared = kind.__init__
     further = further_of(DataLoader)
@@ -113,7 +116,8 @@ def takes(
             for name, known in further.items():
                 if (value := options.pop(name, known.default)) != known.default:
                     raise ArgumentError(
-                        f"{name}={value!r}: of this argument of torch {torch.__version__} FastLoader takes {known.default!r} alone"
+                        f"{name}={value!r}: of this argument of torch {torch.__version__} FastLoader "
+                        f"takes {known.default!r} alone"
                     )
             init(self, kind(*args, **options))
 
@@ -141,11 +145,12 @@ SHOWN = tuple(each.name for each in fields(Arguments) if each.name not in _TORCH
 class Settings(Arguments[Any]):
     """The arguments of a FastLoader as they are in force, and what torch's DataLoader derives from them.
 
-    `torch.utils.data.DataLoader` lets most of its attributes be assigned between epochs; `in_force` reads them. FastLoader's own arguments
-    stay as they were given.
+    `torch.utils.data.DataLoader` lets most of its attributes be assigned between epochs; `in_force` reads
+    them. FastLoader's own arguments stay as they were given.
 
     Attributes:
-        dataset, transform: the dataset itself, also where a path was given; it carries the transform, so that there is none here.
+        dataset, transform: the dataset itself, also where a path was given; it carries the transform, so that
+            there is none here.
         shuffle: as DataLoader is given it; None where the loader has made the sampler itself.
         num_workers, engine, device: resolved from what was given.
         collate_fn: set by collate= and pad_to= as well.
@@ -153,7 +158,8 @@ class Settings(Arguments[Any]):
         kind: torch's _DatasetKind.
         auto_collation: batches are made of samples; False for batch_size=None.
         index_sampler: gives the indices of a batch, or of a sample without auto_collation.
-        collate_replaced: clause that names the parts of torch's default_collate that are not its own; "" if all are.
+        collate_replaced: clause that names the parts of torch's default_collate that are not its own; "" if
+            all are.
         order: facts about the sampler, as it was when the attributes were read.
 
     Raises:
@@ -180,7 +186,8 @@ class Settings(Arguments[Any]):
         checked_seed(self.seed)
         if self.engine not in ("auto", "native", "python"):
             raise ArgumentError(
-                f'engine={self.engine!r}: choose "auto", "native" or "python" (FASTLOAD_ENGINE where it is not given)'
+                f'engine={self.engine!r}: choose "auto", "native" or "python" (FASTLOAD_ENGINE where '
+                "it is not given)"
             )
         if self.on_error not in ("raise", "replace", "skip"):
             raise ArgumentError(f'on_error={self.on_error!r}: choose "raise", "replace" or "skip"')
@@ -204,7 +211,8 @@ class Settings(Arguments[Any]):
             )
         if self.snapshot_every_n_steps is not None and not _is_count(self.snapshot_every_n_steps):
             raise ArgumentError(
-                f"snapshot_every_n_steps={self.snapshot_every_n_steps!r}: give a number of batches, or 0 or None for never"
+                f"snapshot_every_n_steps={self.snapshot_every_n_steps!r}: give a number of batches, "
+                "or 0 or None for never"
             )
 
     def _check_dataset(self) -> None:
@@ -212,19 +220,22 @@ class Settings(Arguments[Any]):
         iterable = isinstance(self.dataset, IterableDataset)
         if self.on_error != "raise" and iterable:
             raise ArgumentError(
-                f'on_error="{self.on_error}" leaves out samples by their index, and an IterableDataset has none: an iterator that has '
+                f'on_error="{self.on_error}" leaves out samples by their index, and an '
+                "IterableDataset has none: an iterator that has "
                 "raised is at its end. Catch the error inside __iter__, and go on there"
             )
         if self.on_error == "replace" and not hasattr(self.dataset, "__len__"):
             raise ArgumentError(
-                f'on_error="replace" chooses substitutes among the samples, and {type(self.dataset).__name__} has no __len__: '
+                'on_error="replace" chooses substitutes among the samples, and '
+                f"{type(self.dataset).__name__} has no __len__: "
                 'add it, or use "skip"'
             )
         if self.seed_by is not None and iterable:
             raise ArgumentError('seed_by="sample" needs indices: an IterableDataset has none')
         if self.num_workers == 0 and isinstance(self.timeout, int | float) and self.timeout > 0:
             raise ArgumentError(
-                f"timeout={self.timeout} bounds the wait for workers, and num_workers=0 has none: drop one of them"
+                f"timeout={self.timeout} bounds the wait for workers, and num_workers=0 has none: "
+                "drop one of them"
             )
         batched = self.batch_size is not None or self.batch_sampler is not None
         if self.batch_transform is not None and not batched:
@@ -233,7 +244,8 @@ class Settings(Arguments[Any]):
             raise ArgumentError("collate= makes batches of samples, and batch_size=None makes none")
         if self.batch_transform is not None and self.collation is not None and self.collation.form == "list":
             raise ArgumentError(
-                'batch_transform= takes the images of a batch as one tensor, and collate="list" makes none: use "padded"'
+                'batch_transform= takes the images of a batch as one tensor, and collate="list" '
+                'makes none: use "padded"'
             )
 
     def check_python(self) -> None:
@@ -245,7 +257,8 @@ class Settings(Arguments[Any]):
         for name in ("memory_format", "dtype"):
             if getattr(self, name) is not None and not self.has_floats:
                 raise ArgumentError(
-                    f"{name}= acts on packed data and on files in place only, or with Normalize or ToFloat in batch_transform=; "
+                    f"{name}= acts on packed data and on files in place only, or with Normalize or "
+                    "ToFloat in batch_transform=; "
                     "this dataset is neither"
                 )
 
@@ -254,7 +267,8 @@ class Settings(Arguments[Any]):
         return {name: getattr(self, name) for name in _TORCHS}
 
     def in_force(self, loader: DataLoader[Any]) -> Settings:
-        """These settings with the attributes that torch's DataLoader has now; itself where none has changed."""
+        """These settings with the attributes that torch's DataLoader has now; itself where none has
+        changed."""
         now = {name: getattr(loader, name) for name in _TORCHS if name != "shuffle"} | {
             name: getattr(loader, theirs) for name, theirs in _DERIVED.items()
         }
@@ -266,7 +280,8 @@ class Settings(Arguments[Any]):
         return replace(self, **now, order=order)
 
     def show_on(self, loader: DataLoader[Any]) -> None:
-        """Makes FastLoader's own arguments attributes of the loader, but for those that a subclass has set or defined itself."""
+        """Makes FastLoader's own arguments attributes of the loader, but for those that a subclass has set
+        or defined itself."""
         for name in SHOWN:
             if not hasattr(type(loader), name):
                 loader.__dict__.setdefault(name, getattr(self, name))
@@ -346,19 +361,22 @@ class Settings(Arguments[Any]):
 
     @property
     def lazy_images(self) -> Exactness | None:
-        """Exactness of the lazy images that worker processes, or the calling process, open by Pillow; None: Pillow is left alone."""
+        """Exactness of the lazy images that worker processes, or the calling process, open by Pillow;
+        None: Pillow is left alone."""
         if self.engine == "python" or self.lazy is False:
             return None
         return self.lazy or ("exact" if self.num_workers else None)
 
     @property
     def may_draw_ahead(self) -> bool:
-        """True if no user code can see how far ahead the sampler is drawn. See NOTE [ samplers: drawn when torch draws them ]."""
+        """True if no user code can see how far ahead the sampler is drawn. See NOTE [ samplers: drawn when
+        torch draws them ]."""
         return self.order.draws is not DrawTimes.ANY
 
     @cached_property
     def ordered_by_seed(self) -> bool:
-        """True if the order follows from (seed, epoch) alone, with no draw from a generator that others use."""
+        """True if the order follows from (seed, epoch) alone, with no draw from a generator that others
+        use."""
         return (
             self._seeds_order and self.order.draws is DrawTimes.NOTHING
         ) or self.order.follows_seed_and_epoch
@@ -378,12 +396,14 @@ def warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
     """Warns of arguments that native threads do not need."""
     if worker_init_fn is not None:
         warnings.warn(
-            "worker_init_fn is not called where native threads make the samples: they run no Python, and random transforms follow seed=",
+            "worker_init_fn is not called where native threads make the samples: they run no Python, "
+            "and random transforms follow seed=",
             stacklevel=3,
         )
     if multiprocessing_context is not None:
         warnings.warn(
-            "multiprocessing_context is not used where native threads make the samples: they need no start method",
+            "multiprocessing_context is not used where native threads make the samples: they need no "
+            "start method",
             stacklevel=3,
         )
 
@@ -408,13 +428,16 @@ _TABLE = {
 }
 """By type, torch's function for a list of such values."""
 _COLLATED: tuple[type, ...] = (*_TABLE, np.generic, bool, tuple, list, dict)
-"""Types that values of a batch have here. A program may have entries for other types, which change no batch of these."""
+"""Types that values of a batch have here. A program may have entries for other types, which change no
+batch of these."""
 
 
 def _collate_replaced() -> str:
-    """Clause that names the parts of default_collate and default_convert that are not torch's own; "" if all are.
+    """Clause that names the parts of default_collate and default_convert that are not torch's own; "" if all
+    are.
 
-    If a part was replaced, torch's function is called, whatever it does now. See NOTE [ originals: how replaced code is found ].
+    If a part was replaced, torch's function is called, whatever it does now. See NOTE [ originals: how
+    replaced code is found ].
     """
     return _COLLATE.replaced() or _table_changed()
 

@@ -1,10 +1,12 @@
 """LoaderState: the state that a FastLoader keeps from epoch to epoch.
 
 NOTE [ loader state: one private name ]
-Subclasses of DataLoader call their own attributes `device`, `epoch`, `seed`, `_view`, and set them before or after super().__init__().
-So everything of FastLoader's lies in one object under one private name, `_fastload`, and the library's own code reads nothing else.
-The public attributes are for users and frameworks: arguments as they were given, which frameworks read to make another loader of that
-class, and read-only attributes such as `epoch`. A subclass's own attribute of the same name replaces them and changes nothing else.
+Subclasses of DataLoader call their own attributes `device`, `epoch`, `seed`, `_view`, and set them before or
+after super().__init__(). So everything of FastLoader's lies in one object under one private name,
+`_fastload`, and the library's own code reads nothing else. The public attributes are for users and
+frameworks: arguments as they were given, which frameworks read to make another loader of that class, and
+read-only attributes such as `epoch`. A subclass's own attribute of the same name replaces them and changes
+nothing else.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ class LoaderState:
         self.health = health
 
     def for_copy(self) -> LoaderState:
-        """The state of a copy or a pickle of the loader: its settings, and the number of its next epoch or a state loaded for it."""
+        """The state of a copy or a pickle of the loader: its settings, and the number of its next epoch or
+        a state loaded for it."""
         other = copy.copy(self)
         for name in (
             "plan",
@@ -130,17 +133,20 @@ class LoaderState:
         return iterator
 
     def keep(self) -> None:
-        """Notes that the loader keeps the iterator that was made last, for all its epochs: its workers persist."""
+        """Notes that the loader keeps the iterator that was made last, for all its epochs: its workers
+        persist."""
         self._kept = self._made
 
     @property
     def kept(self) -> NativeIterator | WorkerIterator | None:
-        """The iterator that the loader keeps, maybe within one of a subclass's; None: one that the loader has not made."""
+        """The iterator that the loader keeps, maybe within one of a subclass's; None: one that the loader
+        has not made."""
         found = None if self._kept is None else self._kept()
         return found if isinstance(found, NativeIterator | WorkerIterator) else None
 
     def goes_on(self, plan: ExecutionPlan) -> bool:
-        """Returns True if the kept iterator can make the next epoch; if its workers cannot, they are ended."""
+        """Returns True if the kept iterator can make the next epoch; if its workers cannot, they are
+        ended."""
         iterator = self.kept
         if iterator is None:
             return True  # the loader keeps an iterator of a subclass
@@ -189,7 +195,8 @@ class LoaderState:
 
 
 class SentToWorkers:
-    """Rows and transforms with which persistent workers were started: they tell whether the workers have the dataset as it is now."""
+    """Rows and transforms with which persistent workers were started: they tell whether the workers have
+    the dataset as it is now."""
 
     def __init__(self) -> None:
         self._sent: tuple[Any, ...] | None = None
@@ -199,7 +206,8 @@ class SentToWorkers:
         view = data.view
         try:
             steps = cloudpickle.dumps([dataset.plan.python for dataset in view.datasets])
-        except Exception:  # an object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
+        # An object that cannot be pickled cannot be compared: its changes stay unseen, as in torch's workers
+        except Exception:
             steps = b""
         before, self._sent = self._sent, ((view.tree,), view.datasets, steps)
         if before is None:

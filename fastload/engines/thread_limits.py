@@ -13,10 +13,12 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENC
 
 
 def hold_threads() -> None:
-    """One thread for each numeric library in this process, unless the user set its variable; for libraries loaded later as well.
+    """One thread for each numeric library in this process, unless the user set its variable; for libraries
+    loaded later as well.
 
-    OpenMP runtimes that are loaded already, torch's among them, get one thread whatever is set, as in torch's workers: a fork copies their
-    pools without the threads, and the first parallel region would wait for those for ever.
+    OpenMP runtimes that are loaded already, torch's among them, get one thread whatever is set, as in torch's
+    workers: a fork copies their pools without the threads, and the first parallel region would wait for those
+    for ever.
     """
     ours = [name for name in _THREADS if name not in os.environ]
     for name in ours:
@@ -28,16 +30,17 @@ def hold_threads() -> None:
         libraries.limit(limits=1, user_api="blas")
         _end_openblas_threads(libraries)
     if "OPENCV_FOR_THREADS_NUM" in ours and "cv2" in sys.modules:
-        sys.modules["cv2"].setNumThreads(
-            0
-        )  # sequential. At 1 it would end its pool, and wait for the parent's threads, or crash
+        # sequential. At 1 it would end its pool, and wait for the parent's threads, or crash.
+        sys.modules["cv2"].setNumThreads(0)
 
 
 def _end_openblas_threads(libraries: ThreadpoolController) -> None:
-    """Ends the threads that OpenBLAS has just started: in a forked process it starts all of them before it takes a limit, and each spins
-    for a tenth of a second. With a limit of 1 it needs none, and whoever sets another one has them started again.
+    """Ends the threads that OpenBLAS has just started: in a forked process it starts all of them before it
+    takes a limit, and each spins for a tenth of a second. With a limit of 1 it needs none, and whoever sets
+    another one has them started again.
 
-    The function is the one that OpenBLAS itself calls before a fork. Source: driver/others/blas_server.c of OpenBLAS 0.3.31.
+    The function is the one that OpenBLAS itself calls before a fork. Source: driver/others/blas_server.c of
+    OpenBLAS 0.3.31.
     """
     for library in libraries.lib_controllers:
         if (
@@ -48,7 +51,8 @@ def _end_openblas_threads(libraries: ThreadpoolController) -> None:
 
 
 def thread_libraries() -> ThreadpoolController:
-    """The loaded libraries whose threads can be counted. To look for them takes milliseconds: a parent does, and forks with it."""
+    """The loaded libraries whose threads can be counted. To look for them takes milliseconds: a parent
+    does, and forks with it."""
     return _thread_libraries(len(sys.modules))
 
 

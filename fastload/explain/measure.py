@@ -1,4 +1,5 @@
-"""Costs of a sample and of a batch, stage by stage: a short measurement in the calling thread, for explain(measure=True)."""
+"""Costs of a sample and of a batch, stage by stage: a short measurement in the calling thread, for
+explain(measure=True)."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ _BATCH_SECONDS = 60.0
 def measure_batch(
     plan: ExecutionPlan, stages: Sequence[StageCall]
 ) -> tuple[int, float, tuple[float, ...]] | None:
-    """Rows of the batch, and mean seconds a sample: of moving it, and of each stage; None where no batch could be made.
+    """Rows of the batch, and mean seconds a sample: of moving it, and of each stage; None where no batch
+    could be made.
 
     Raises:
         Whatever making a batch, moving it or a stage raises.
@@ -148,11 +150,13 @@ def measure(plan: ExecutionPlan, dataset: NativeSource | None, stages: Sequence[
 
     Args:
         plan: the plan of the loader's epochs.
-        dataset: the packed dataset whose plan is explained, or None if the loader's dataset makes its samples itself.
+        dataset: the packed dataset whose plan is explained, or None if the loader's dataset makes its samples
+            itself.
         stages: the batch stages.
 
     Raises:
-        Whatever making a sample or a batch raises. The global generators of torch, random and NumPy are left as they were.
+        Whatever making a sample or a batch raises. The global generators of torch, random and NumPy are left
+        as they were.
     """
     settings = plan.settings
     with kept_state():
@@ -189,7 +193,8 @@ def _of_plan(execution: ExecutionPlan, dataset: NativeSource) -> Costs:
 
 
 def _python(plan: Plan, dataset: PackedDataset, index: int) -> tuple[Any, list[float]]:
-    """The finished image, or sample, and the seconds of each step; the first is that of making what the first step gets."""
+    """The finished image, or sample, and the seconds of each step; the first is that of making what the
+    first step gets."""
     values = dataset.before_python(index, 0, 0)
     image = values[dataset.image_field]
     times = [time.perf_counter()]
@@ -214,7 +219,8 @@ def _steps(plan: Plan, dataset: PackedDataset) -> Sequence[Callable[[Any], Any]]
 def _native(
     dataset: NativeSource, indices: list[int], outputs: list[core.Output]
 ) -> tuple[float | None, float | None, float | None]:
-    """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample could be made."""
+    """Seconds of reading, decoding and writing, by the engine's own clocks; None each where no sample
+    could be made."""
     engine = ThreadEngine(NativeView((dataset,)), 0, outputs, 1, 1)
     try:
         before = engine.core.counters()

@@ -1,5 +1,5 @@
-"""stats() and explain(): a loader's counters for the health report, and its plan in words. explain()'s table shows each stage of a sample:
-its place, the reason why no faster place does it, and its cost.
+"""stats() and explain(): a loader's counters for the health report, and its plan in words. explain()'s table
+shows each stage of a sample: its place, the reason why no faster place does it, and its cost.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ SAME_PASS = "″"
 
 @dataclass(frozen=True)
 class Row:
-    """One line: a stage, who does it, why nobody faster, and seconds a sample: None unknown, SAME_PASS where the line above has it."""
+    """One line: a stage, who does it, why nobody faster, and seconds a sample: None unknown, SAME_PASS
+    where the line above has it."""
 
     stage: str
     where: str
@@ -40,7 +41,8 @@ class Row:
 
 
 def table(plan: ExecutionPlan, *, measured: bool, whole: bool = True) -> list[str]:
-    """The stages as aligned lines, within WIDTH unless `whole`; with `measured` after running samples, and a batch, through them."""
+    """The stages as aligned lines, within WIDTH unless `whole`; with `measured` after running samples, and
+    a batch, through them."""
     dataset, settings = explained(plan), plan.settings
     shown = explained_stages(settings, plan.data)
     costs = measure(plan, dataset, [call for _, call in shown]) if measured else None
@@ -69,13 +71,17 @@ def table(plan: ExecutionPlan, *, measured: bool, whole: bool = True) -> list[st
         lines.append("not measured: it would use up the iterable dataset")
     elif costs is not None:
         batch = f"; of {costs.rows} where it is whole batches" if costs.rows else ""
-        said = f"us: mean of {costs.samples} samples in one thread{batch}, the page cache as it was; {SAME_PASS} in the pass of the line above"
+        said = (
+            f"us: mean of {costs.samples} samples in one thread{batch}, the page cache as it was; "
+            f"{SAME_PASS} in the pass of the line above"
+        )
         lines += [said] if whole else textwrap.wrap(said, WIDTH)
     return lines
 
 
 def explained(plan: ExecutionPlan) -> NativeSource | None:
-    """The native dataset whose transform's plan stands for the loader's: the first; None if samples are not made by one."""
+    """The native dataset whose transform's plan stands for the loader's: the first; None if samples are
+    not made by one."""
     view = None if plan.data is None else plan.data.native or plan.data.view
     if view is None or any(each.image_field not in each.fields for each in view.datasets):
         return None
@@ -146,7 +152,8 @@ def _of_points(plan: Plan, stage: Stage, dataset: NativeSource) -> str:
     known = (field.name for field in dataset.schema if field.pairs and field.name in dataset.fields)
     name = next(known, "")
     return (
-        f'{name!r} keep their numbers; a flip of fastload.transforms with keypoint_pairs="auto" exchanges left and right'
+        f'{name!r} keep their numbers; a flip of fastload.transforms with keypoint_pairs="auto" '
+        "exchanges left and right"
         if name
         else ""
     )
@@ -162,7 +169,8 @@ def _of_items(settings: Settings, costs: Costs) -> Iterator[Row]:
 def _of_batches(
     settings: Settings, fields_known: bool, shown: Sequence[tuple[BatchStage, StageCall]], costs: Costs
 ) -> Iterator[Row]:
-    """Rows of explain()'s table for whole batches, in order. A stage that has to wait for the loop holds up those after it."""
+    """Rows of explain()'s table for whole batches, in order. A stage that has to wait for the loop holds
+    up those after it."""
     where = "host, whole batches" if settings.device is None else "device"
     reason = "" if settings.device is not None else "no device= is given"
     for number, (stage, call) in enumerate(shown):
@@ -223,7 +231,8 @@ _SETTINGS = (
 
 
 def advised_settings(state: LoaderState) -> dict[str, Any]:
-    """The settings that the health report's advice names, and the facts from which it follows which of them would change something."""
+    """The settings that the health report's advice names, and the facts from which it follows which of
+    them would change something."""
     plan, settings, data = state.plan, state.settings, state.plan.data
     return {name: getattr(settings, name) for name in _SETTINGS} | {
         "mend": plan.mend,
@@ -240,7 +249,8 @@ def advised_settings(state: LoaderState) -> dict[str, Any]:
 
 
 def _may_pin(settings: Settings) -> bool:
-    """Returns True if pin_memory=True would make copies faster: slots of CUDA devices are registered without it."""
+    """Returns True if pin_memory=True would make copies faster: slots of CUDA devices are registered
+    without it."""
     device = settings.device
     return device is not None and device.type not in ("cpu", "cuda") and not settings.pin_memory
 
@@ -319,7 +329,8 @@ def _losses(state: LoaderState) -> dict[str, Any]:
 
 
 def explain(state: LoaderState, *, measured: bool = False, whole: bool = False) -> str:
-    """Text about the engine, the reason for it, work outside its slots, and the stages of a sample. See FastLoader.explain."""
+    """Text about the engine, the reason for it, work outside its slots, and the stages of a sample. See
+    FastLoader.explain."""
     entries = list(_entries(state))
     head = [_entry(name, text) for name, text in entries] if whole else _short(entries)
     return "\n".join([*head, "", *table(state.plan, measured=measured, whole=whole)])
@@ -343,7 +354,8 @@ def _cut(line: str, width: int) -> str:
 
 
 def _short(entries: Iterable[tuple[str, str]]) -> list[str]:
-    """HEAD_LINES lines at most: the reason in two, any other entry in one; where some are cut or left out, the last line names them."""
+    """HEAD_LINES lines at most: the reason in two, any other entry in one; where some are cut or left out,
+    the last line names them."""
     kept: list[tuple[str, list[str]]] = []
     left = []
     for name, text in entries:
@@ -397,7 +409,10 @@ def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
         yield "pinned", _pinned(plan)
     if told.get("batches"):
         share = told["envelope_batches"] / told["batches"]
-        carried = f"{told['envelope_batches']} of {told['batches']} batches ({share:.0%}) carried more than a slot holds"
+        carried = (
+            f"{told['envelope_batches']} of {told['batches']} batches ({share:.0%}) carried more than a "
+            "slot holds"
+        )
         yield (
             "envelopes",
             f"{carried}; {told['envelope_bytes']} bytes went by pickle, {told['bytes']} by slots",
@@ -420,7 +435,8 @@ def brief(state: LoaderState, name: str) -> str:
 
 
 def _counted(dataset: Any) -> str:
-    """A dataset's class, and its length where it has one: no repr of a user's, which may print all of the data."""
+    """A dataset's class, and its length where it has one: no repr of a user's, which may print all of the
+    data."""
     try:
         return f"{type(dataset).__name__} of {len(dataset):,}"
     except Exception:  # the user's code, or an iterable dataset: the loader is to show itself all the same
@@ -435,7 +451,8 @@ def _images(exactness: str, seen: LazyCounts) -> str:
     if seen.whole:
         asked = ", ".join(f"{name} {count:,}" for name, count in seen.whole.most_common(REASONS))
         lines.append(
-            f"{seen.whole.total():,} made a Pillow image, for {asked}{f', first at {seen.line}' if seen.line else ''}"
+            f"{seen.whole.total():,} made a Pillow image, for "
+            f"{asked}{f', first at {seen.line}' if seen.line else ''}"
         )
     if seen.left:
         lines.append(
@@ -450,7 +467,8 @@ REASONS = 4
 
 
 def _order(plan: ExecutionPlan) -> str:
-    """Distance by which the sampler is drawn ahead of the loop. See NOTE [ samplers: drawn when torch draws them ]."""
+    """Distance by which the sampler is drawn ahead of the loop. See NOTE [ samplers: drawn when torch
+    draws them ]."""
     settings = plan.settings
     name = type(settings.order.deciding).__name__
     asked = plan.native is not None and plan.native.is_asked
@@ -488,7 +506,8 @@ def _order_memory(plan: ExecutionPlan) -> Iterator[str]:
             f", and its list of Python's integers, {each - DRAWN_BYTES} more" if each > DRAWN_BYTES else ""
         )
         yield (
-            f"torch's permutation, {DRAWN_BYTES} bytes a sample{listed}: {count * each / 1e9:,.1f} GB in each process; "
+            f"torch's permutation, {DRAWN_BYTES} bytes a sample{listed}: {count * each / 1e9:,.1f} "
+            "GB in each process; "
             'shuffle="window" or "huge" takes no memory for each sample'
         )
 
@@ -498,7 +517,10 @@ def _learnt(data: NativeData) -> str:
     datasets = data.view.datasets
     found, most = [dataset.learnt() for dataset in datasets], sum(dataset.room for dataset in datasets)
     files, held = sum(each[0] for each in found), sum(each[1] for each in found)
-    return f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt when a file is first read"
+    return (
+        f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt "
+        "when a file is first read"
+    )
 
 
 def _buckets(data: NativeData | None) -> list[RemoteStatus]:
@@ -529,7 +551,10 @@ def _pinned(plan: ExecutionPlan) -> str:
     if plan.host_memory == "registered" and plan.transfer.device is not None:
         return "slots are registered with the driver, and filled again after the loader's copies from them"
     if plan.host_memory == "registered":
-        return "slots are registered with the driver, and filled again after all that the device was given before the batch was dropped"
+        return (
+            "slots are registered with the driver, and filled again after all that the device was given "
+            "before the batch was dropped"
+        )
     return "each batch is copied into memory of torch's pinned cache"
 
 

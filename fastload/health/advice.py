@@ -1,9 +1,11 @@
-"""Report of the figures as text, with advice: each piece names a setting to change, and the figure that supports it.
+"""Report of the figures as text, with advice: each piece names a setting to change, and the figure that
+supports it.
 
 NOTE [ advice: what would change nothing ]
-A change is advised only if a figure says that it would change something: a setting that has that value already, a limit above what is
-there, and a step that the reason for the engine forbids are not named. What is unknown (None) of a loader of another library is taken for
-what that loader does by default, or is said as a condition.
+A change is advised only if a figure says that it would change something: a setting that has that value
+already, a limit above what is there, and a step that the reason for the engine forbids are not named. What is
+unknown (None) of a loader of another library is taken for what that loader does by default, or is said as a
+condition.
 """
 
 from __future__ import annotations
@@ -14,15 +16,19 @@ from collections.abc import Callable, Iterator
 from fastload.health.figures import Figures, Waits
 
 KEEPS_UP = 0.05
-"""Share of the loop's time spent waiting from which a change is worth it: below, the gain is lost in noise."""
+"""Share of the loop's time spent waiting from which a change is worth it: below, the gain is lost in
+noise."""
 SPIKY = 0.5
-"""Share of all waiting in the slowest steps from which rare slow batches, and not throughput, are the problem."""
+"""Share of all waiting in the slowest steps from which rare slow batches, and not throughput, are the
+problem."""
 ENVELOPES = 0.1
 """Share of batches, or of bytes, in pickled envelopes from which a change is worth it."""
 IDLE = 0.5
-"""If workers are busy for less than this share of the time while the loop waits, more workers would not help."""
+"""If workers are busy for less than this share of the time while the loop waits, more workers would not
+help."""
 SPARE_PIXELS = 2.2
-"""Ratio of a stored picture's longer side to the crop's side at which RandomResizedCrop seldom enlarges: 500 for 224."""
+"""Ratio of a stored picture's longer side to the crop's side at which RandomResizedCrop seldom enlarges:
+500 for 224."""
 LOST = 0.01
 """Share of samples replaced or skipped from which that is the first thing to look at."""
 SHOWN = 5
@@ -48,32 +54,41 @@ def advise(figures: Figures) -> list[str]:
         found.append(_on_first_waits(figures))
     if not found:
         found.append(
-            f"the loader keeps up: the loop waits for data {_percent(figures.waiting)} of the time; a faster loader gains no more"
+            f"the loader keeps up: the loop waits for data {_percent(figures.waiting)} of the time; "
+            "a faster loader gains no more"
         )
     found += _on_counters(figures)
     return [*lost, *found] if most else [*found, *lost]
 
 
 def _on_spikes(figures: Figures) -> list[str]:
-    """Advice if a few slow batches make up most of the waiting, and something is known to do about it; else an empty list."""
+    """Advice if a few slow batches make up most of the waiting, and something is known to do about it;
+    else an empty list."""
     p50, p99 = figures.wait_s.p50, figures.wait_s.p99
     if figures.tail is None or figures.tail < SPIKY or p50 is None or p99 is None:
         return []
     mends = _filled(_split_knob(figures), _deeper(figures), _largest_knob(figures))
     if figures.workers == 0:
         mends = [
-            f"set num_workers to {_useful_workers(figures)}: num_workers=0 loads in the loop itself, and waits for every slow sample"
+            f"set num_workers to {_useful_workers(figures)}: num_workers=0 loads in the loop itself, "
+            "and waits for every slow sample"
         ]
     if not mends:
         return []
-    head = f"waiting for data {_percent(figures.waiting)} of the time, {_percent(figures.tail)} of it in a few slow batches"
+    head = (
+        f"waiting for data {_percent(figures.waiting)} of the time, {_percent(figures.tail)} of it in a "
+        "few slow batches"
+    )
     return [f"{head} (p99 {_time(p99)}, p50 {_time(p50)}): {', or '.join(mends)}"]
 
 
 def _split_knob(figures: Figures) -> str | None:
     """Advice that lets several workers make one batch; None if they do, or cannot."""
     if figures.engine is None:
-        return 'if the dataset has indices, use FastLoader with seed_by="sample": a slow sample then holds up one row'
+        return (
+            'if the dataset has indices, use FastLoader with seed_by="sample": a slow sample then holds '
+            "up one row"
+        )
     if (
         figures.engine != "processes"
         or figures.seed_by == "sample"
@@ -98,7 +113,8 @@ def _deeper(figures: Figures) -> str | None:
 
 
 def _largest_knob(figures: Figures) -> str | None:
-    """Packing the largest images smaller, where native threads decode images that are larger than the training needs."""
+    """Packing the largest images smaller, where native threads decode images that are larger than the
+    training needs."""
     side = _useful_side(figures)
     if figures.engine != "threads" or side is None or figures.longer_sides[-1] <= side:
         return None
@@ -117,9 +133,9 @@ def _on_rate(figures: Figures) -> list[str]:
     knobs = _filled(_workers_knob(figures, bound), *_stage_knobs(figures, bound))
     if not knobs and (figures.workers or 0) >= figures.cpus and bound not in BATCH_STAGES:
         knobs = [f"all {figures.cpus} CPUs have a worker; what is left is less work per sample"]
-    return [
-        f"{head}: {', or '.join(knobs or ['no setting is known that would change it; what is left is less work per sample'])}"
-    ]
+    if not knobs:
+        knobs = ["no setting is known that would change it; what is left is less work per sample"]
+    return [f"{head}: {', or '.join(knobs)}"]
 
 
 def _workers_knob(figures: Figures, bound: str | None) -> str | None:
@@ -181,11 +197,15 @@ def _native_knob(figures: Figures) -> str | None:
         return None
     if figures.mend is not None:
         return figures.mend or None
-    return "pack the dataset (fastload pack) and use FastLoader and fastload.transforms, so that native threads do the work"
+    return (
+        "pack the dataset (fastload pack) and use FastLoader and fastload.transforms, so that native "
+        "threads do the work"
+    )
 
 
 def _useful_side(figures: Figures) -> int | None:
-    """The longer side of stored images beyond which the training sees no more of them; None where that or their sizes are unknown."""
+    """The longer side of stored images beyond which the training sees no more of them; None where that or
+    their sizes are unknown."""
     if figures.image_side is None or not figures.longer_sides:
         return None
     return math.ceil(figures.image_side * SPARE_PIXELS / 50) * 50
@@ -220,9 +240,15 @@ def _on_first_waits(figures: Figures) -> str:
     )
     longer = "make epochs longer, such as by a sampler that repeats"
     if first.count < 2:
-        return f"{_percent(figures.waiting_first)} of the time went on the first batch ({typical}): a start-up, which longer runs pay once"
+        return (
+            f"{_percent(figures.waiting_first)} of the time went on the first batch ({typical}): a "
+            "start-up, which longer runs pay once"
+        )
     if figures.workers == 0:
-        return f"{head}: set num_workers to {_useful_workers(figures)}, so that batches are made ahead of the loop"
+        return (
+            f"{head}: set num_workers to {_useful_workers(figures)}, so that batches are made ahead of "
+            "the loop"
+        )
     if figures.engine != "threads" and figures.persistent_workers is False:
         return f"{head}: pass persistent_workers=True, so that workers outlive an epoch"
     return (
@@ -236,17 +262,20 @@ def _on_counters(figures: Figures) -> Iterator[str]:
     batches, size = figures.envelope_share, figures.envelope_bytes_share
     if max(batches or 0.0, size or 0.0) >= ENVELOPES:
         yield (
-            f"{_percent(batches)} of batches ({_percent(size)} of bytes) travel in pickled envelopes: return tensors or arrays, "
+            f"{_percent(batches)} of batches ({_percent(size)} of bytes) travel in pickled "
+            "envelopes: return tensors or arrays, "
             "of the same structure and type in every batch, from __getitem__ or collate_fn"
         )
     if figures.loaded and figures.loaded >= LOST * figures.samples:
         yield (
-            f"{figures.loaded:,} of {figures.samples:,} files were opened by Pillow, one by one in the loop's process: they are no "
+            f"{figures.loaded:,} of {figures.samples:,} files were opened by Pillow, one by one in "
+            "the loop's process: they are no "
             "JPEGs, PNGs or WebPs, or damaged; write them anew, or pack the dataset"
         )
     if figures.restarts:
         yield (
-            f"{figures.restarts} workers were started anew: look for what ended them; if memory ran out, lower num_workers or "
+            f"{figures.restarts} workers were started anew: look for what ended them; if memory ran "
+            "out, lower num_workers or "
             "prefetch_factor"
         )
 
@@ -273,7 +302,8 @@ def _on_losses(figures: Figures) -> tuple[list[str], bool]:
 
 
 def report(figures: Figures) -> str:
-    """The figures as lines of text, and the advice below them. Lines whose figures are unknown are left out."""
+    """The figures as lines of text, and the advice below them. Lines whose figures are unknown are left
+    out."""
     lines = [
         _title(figures),
         *(f"  {name:<18}{text}" for name, text in _lines(figures) if text is not None),
@@ -297,7 +327,10 @@ def _title(figures: Figures) -> str:
 
 def _lines(figures: Figures) -> Iterator[tuple[str, str | None]]:
     if figures.waiting is not None:
-        parts = f"{_percent(figures.waiting_within)} within epochs, {_percent(figures.waiting_first)} on first batches"
+        parts = (
+            f"{_percent(figures.waiting_within)} within epochs, {_percent(figures.waiting_first)} on "
+            "first batches"
+        )
         yield "waiting for data", f"{_percent(figures.waiting)} of the time ({parts})"
     yield "wait", _waits(figures.wait_s)
     yield "first wait", _waits(figures.first_wait_s)

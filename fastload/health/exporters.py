@@ -76,7 +76,8 @@ class HealthCollector:
         labels: labels of every sample.
 
     Raises:
-        ArgumentError: a label has a name that Prometheus forbids, or that a metric here uses ("stage", "quantile").
+        ArgumentError: a label has a name that Prometheus forbids, or that a metric here uses ("stage",
+            "quantile").
     """
 
     def __init__(self, figures: Callable[[], Figures], labels: Mapping[str, str] | None = None) -> None:
@@ -85,7 +86,8 @@ class HealthCollector:
         for name in self._labels:
             if not _LABEL.fullmatch(name) or name.startswith("__") or name in _OUR_LABELS:
                 raise ArgumentError(
-                    f"label {name!r}: a label's name is letters, digits and _, begins with no digit nor __, and is none of {_OUR_LABELS}"
+                    f"label {name!r}: a label's name is letters, digits and _, begins with no digit "
+                    f"nor __, and is none of {_OUR_LABELS}"
                 )
 
     def collect(self) -> Iterator[Metric]:

@@ -16,7 +16,8 @@ STAGES = ("read", "decode", "resize", "python", "collate", "copy", "augment")
 """Stages in the order in which a sample passes them; the workers do the first five."""
 WORKER_STAGES = STAGES[:5]
 TAIL = 0.05
-"""Share of steps that count as slowest: their part of all waiting distinguishes spikes from a loader that is slow throughout."""
+"""Share of steps that count as slowest: their part of all waiting distinguishes spikes from a loader that
+is slow throughout."""
 
 _FACTS = ("mend", "packed", "splits_batches", "own_collate", "epoch_batches", "may_pin", "copied_floats")
 """Settings of a FastLoader that say which advice would change something."""
@@ -45,21 +46,24 @@ class Figures:
         load_step_ratio: time waited over time worked.
         wait_s: waits, without the first ones of epochs.
         first_wait_s: first waits of epochs, from iter() on.
-        tail: share of the time in wait_s that the slowest 5% of its steps took (fewer with many workers: see measure()).
+        tail: share of the time in wait_s that the slowest 5% of its steps took (fewer with many workers: see
+            measure()).
         samples_per_s: rate of the whole loop; step_s: mean time worked on a batch.
-        engine, workers, cpus, prefetch_factor, persistent_workers, seed_by, in_order, pin_memory: settings of the loader.
+        engine, workers, cpus, prefetch_factor, persistent_workers, seed_by, in_order, pin_memory: settings of
+            the loader.
         ready, depth: number of finished batches that wait now; most batches in flight.
         stage_s: seconds per sample and stage, summed over workers, since the loader was made.
         worker_busy: part of the workers' time that the stages account for, at the window's rate.
-        batches, bytes: delivered since the loader was made, bytes through slots; envelope_batches: of those, pickled ones;
-            envelope_bytes: pickled, besides `bytes`.
+        batches, bytes: delivered since the loader was made, bytes through slots; envelope_batches: of those,
+            pickled ones; envelope_bytes: pickled, besides `bytes`.
         envelope_share, envelope_bytes_share: pickled parts of all batches, and of all bytes.
         restarts, replaced, skipped: restarts of workers; samples that on_error replaced or skipped.
         loaded: files in place that their dataset's own loader opened.
         bad_samples: why the first of the replaced and skipped samples failed.
         slow: the slowest samples: (key, seconds), slowest first.
         image_side: pixels, the longer side of the batches' images.
-        longer_sides: likewise of some of the stored images, ascending; () where packing the dataset anew would not shrink them.
+        longer_sides: likewise of some of the stored images, ascending; () where packing the dataset anew
+            would not shrink them.
         mend: the change after which native threads make the batches; "" if they do, or no change would help.
         packed: True if the dataset is packed.
         splits_batches: True if seed_by="sample" lets several workers make one batch.
@@ -140,8 +144,8 @@ class Figures:
 def measure(steps: Steps, stats: Mapping[str, Any], settings: Mapping[str, Any], side: int | None) -> Figures:
     """Computes the figures.
 
-    `tail` uses the slowest 5% of the steps, but at most a share of 0.25 / `workers`: if one worker makes each batch, the batches of all
-    other workers follow each long wait at once, and that is no spike.
+    `tail` uses the slowest 5% of the steps, but at most a share of 0.25 / `workers`: if one worker makes each
+    batch, the batches of all other workers follow each long wait at once, and that is no spike.
     """
     wait, step, within = steps.wait_s, steps.step_s, steps.wait_s[~steps.first]
     waited, worked = float(wait.sum()), float(step.sum())
@@ -209,7 +213,8 @@ def _waits(found: npt.NDArray[np.float64]) -> Waits:
 
 
 def _tail(found: npt.NDArray[np.float64], part: float) -> float | None:
-    """The share of the sum in the largest values: the share `part` of them, at least one. None for fewer than 1 / TAIL values."""
+    """The share of the sum in the largest values: the share `part` of them, at least one. None for fewer
+    than 1 / TAIL values."""
     whole = float(found.sum())
     if len(found) < 1 / TAIL or whole <= 0:
         return None

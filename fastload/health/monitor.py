@@ -1,8 +1,9 @@
 """HealthMonitor: times the steps of a loop, and reports them together with its loader's counters.
 
-Sample count and image size of a batch are found without importing the library that its tensors come from, and not by the walk of
-`fastload.batch.containers`: that is done at every step and needs only a shape, of arrays and tensors of any library. Mappings and
-dataclasses are searched as well, and only a few parts of each container.
+Sample count and image size of a batch are found without importing the library that its tensors come from, and
+not by the walk of `fastload.batch.containers`: that is done at every step and needs only a shape, of arrays
+and tensors of any library. Mappings and dataclasses are searched as well, and only a few parts of each
+container.
 """
 
 from __future__ import annotations
@@ -43,14 +44,16 @@ SETTINGS = (
 _CHANNELS = (1, 3, 4)
 _PLAIN = (int, float, str, bytes)
 _PARTS = 8
-"""Limit on the parts of a container that are searched: a list of a thousand strings must not cost a thousand looks at every step."""
+"""Limit on the parts of a container that are searched: a list of a thousand strings must not cost a
+thousand looks at every step."""
 
 
 def count_samples(batch: Any) -> int:
     """Samples in a batch: the length of its first tensor or array.
 
-    Containers (mappings, lists, tuples, dataclasses) are searched in order, the first 8 parts of each. A tensor without dimensions
-    counts 1. Without a tensor a mapping counts as its first sized value, anything else as its own `len()`, text and numbers as 1.
+    Containers (mappings, lists, tuples, dataclasses) are searched in order, the first 8 parts of each. A
+    tensor without dimensions counts 1. Without a tensor a mapping counts as its first sized value, anything
+    else as its own `len()`, text and numbers as 1.
     """
     shape = _first_shape(batch)
     if shape is None:
@@ -66,10 +69,11 @@ def _shape_of(part: Any) -> Any:
 
 
 def _first_shape(batch: Any) -> tuple[int, ...] | None:
+    # Fast path for the usual cases: a tensor, (images, labels) and {"image": images}.
     head, kind = (
         batch,
         type(batch),
-    )  # fast path for the usual cases: a tensor, (images, labels) and {"image": images}
+    )
     if kind is list or kind is tuple:
         head = batch[0] if batch else None
     elif kind is dict:
@@ -79,7 +83,8 @@ def _first_shape(batch: Any) -> tuple[int, ...] | None:
 
 
 def image_side(batch: Any) -> int | None:
-    """The longer side of the batch's pictures: of the first tensor (N, C, H, W) or (N, H, W, C) of 1, 3 or 4 channels; None if none."""
+    """The longer side of the batch's pictures: of the first tensor (N, C, H, W) or (N, H, W, C) of 1, 3 or
+    4 channels; None if none."""
     for shape in _shapes(batch):
         if len(shape) == 4:
             if shape[1] in _CHANNELS:
@@ -134,18 +139,21 @@ _log = logging.getLogger("fastload")
 class HealthMonitor(Generic[T]):
     """Monitor of a loop, which measures how long it waits for data and how long it works, and reports why.
 
-    1. Iterate it in place of the iterable it wraps: `for batch in HealthMonitor(loader)`. Or wrap nothing and feed it, by observe() or
-       by watch() around an iterator.
-    2. A step is the wait for a batch and the work until the next batch is requested, when the step is counted. So a step in which the
-       loop is left does not count. An epoch's first wait begins at iter(), and is reported separately.
-    3. Times refer to the last `window` steps; totals, and the counters in `stats`, to the whole life of the monitor or loader.
+    1. Iterate it in place of the iterable it wraps: `for batch in HealthMonitor(loader)`. Or wrap nothing and
+       feed it, by observe() or by watch() around an iterator.
+    2. A step is the wait for a batch and the work until the next batch is requested, when the step is
+       counted. So a step in which the loop is left does not count. An epoch's first wait begins at iter(),
+       and is reported separately.
+    3. Times refer to the last `window` steps; totals, and the counters in `stats`, to the whole life of the
+       monitor or loader.
     4. One thread may observe while another reads; several may observe.
-    5. `len()` and every attribute that a monitor does not have itself (set_epoch, dataset, ...) are the wrapped iterable's.
+    5. `len()` and every attribute that a monitor does not have itself (set_epoch, dataset, ...) are the
+       wrapped iterable's.
 
     Args:
         iterable: the iterable to watch: a FastLoader, torch's DataLoader, or any other.
-        stats: called for each report: the loader's counters, as FastLoader.stats() gives them; keys that are missing are unknown. None:
-            the iterable's own `stats`, where it has one.
+        stats: called for each report: the loader's counters, as FastLoader.stats() gives them; keys that are
+            missing are unknown. None: the iterable's own `stats`, where it has one.
         window: steps to look back on.
         count: samples in a batch; by default the length of its first tensor.
 
@@ -163,7 +171,8 @@ class HealthMonitor(Generic[T]):
     ) -> None:
         if stats is not None and not callable(stats):
             raise ArgumentError(
-                f"stats={stats!r}: give a function without arguments that returns a dict, such as loader.stats"
+                f"stats={stats!r}: give a function without arguments that returns a dict, such as "
+                "loader.stats"
             )
         self._iterable = iterable
         self._stats = stats
@@ -188,7 +197,8 @@ class HealthMonitor(Generic[T]):
     ) -> HealthMonitor[Any]:
         """A monitor that the loader owns and feeds itself; the monitor refers to the loader weakly.
 
-        `stats` and `settings` are called with the loader for each report; without them its attributes are read, as of any iterable.
+        `stats` and `settings` are called with the loader for each report; without them its attributes are
+        read, as of any iterable.
         """
         monitor: HealthMonitor[Any] = cls(window=window)
         monitor._owner = weakref.ref(loader)
@@ -198,7 +208,8 @@ class HealthMonitor(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         if self._iterable is None:
             raise TypeError(
-                "this HealthMonitor wraps no iterable: give it one, HealthMonitor(loader), or feed it by observe()"
+                "this HealthMonitor wraps no iterable: give it one, HealthMonitor(loader), or feed "
+                "it by observe()"
             )
         began = perf_counter()
         return self.watch(iter(self._iterable), began)
@@ -218,7 +229,8 @@ class HealthMonitor(Generic[T]):
         return {**self.__dict__, "_owner": None}  # a copy's loader is another one, and its steps are its own
 
     def observe(self, wait_s: float, step_s: float, samples: int, first: bool = False) -> None:
-        """Counts a step: seconds waited for its batch, seconds worked on it, samples in it, whether it began an epoch.
+        """Counts a step: seconds waited for its batch, seconds worked on it, samples in it, whether it began
+        an epoch.
 
         Raises:
             ArgumentError: a time or a count is negative or not finite.
@@ -228,15 +240,17 @@ class HealthMonitor(Generic[T]):
     def watch(self, iterator: Iterator[T], began: float | None = None) -> core.TimedIterator[T]:
         """The iterator of one pass, its steps counted as they are made.
 
-        The first wait runs from `began`, the time.perf_counter() at which making the iterator began, to now, and then from the first
-        next() on; what the user does in between is no wait. A wait that fails is not counted.
+        The first wait runs from `began`, the time.perf_counter() at which making the iterator began, to now,
+        and then from the first next() on; what the user does in between is no wait. A wait that fails is not
+        counted.
         """
         timed = core.TimedIterator(iterator)
         self.time(timed, began)
         return timed
 
     def time(self, iterator: core.StepTimer, began: float | None = None) -> None:
-        """Counts the steps of an iterator that times itself, from the pass that begins now; otherwise like watch()."""
+        """Counts the steps of an iterator that times itself, from the pass that begins now; otherwise like
+        watch()."""
         waited_s = 0.0 if began is None else max(0.0, perf_counter() - began)
         iterator.time_steps(self._ring, waited_s, self._count, self._count is count_samples, self._look_at)
 
@@ -268,13 +282,15 @@ class HealthMonitor(Generic[T]):
         return self.report()._repr_html_()
 
     def log_once(self) -> None:
-        """Logs at INFO, the first time that it is called, how long the loop waited for data and the one change that would help most."""
+        """Logs at INFO, the first time that it is called, how long the loop waited for data and the one
+        change that would help most."""
         if not self._logged and _log.isEnabledFor(logging.INFO):
             self._logged = True
             _log.info("the first epoch: %s", advice.advise(self.figures())[0])
 
     def to_tensorboard(self, writer: ScalarWriter, step: int, prefix: str = "fastload") -> None:
-        """Adds every known number as a scalar `prefix/...` at this step to a torch.utils.tensorboard.SummaryWriter, or its like."""
+        """Adds every known number as a scalar `prefix/...` at this step to a
+        torch.utils.tensorboard.SummaryWriter, or its like."""
         exporters.to_tensorboard(self.figures(), writer, step, prefix)
 
     def collector(self, labels: Mapping[str, str] | None = None) -> HealthCollector:

@@ -15,10 +15,12 @@ class Steps:
     """The last steps of a loop, copied from a ring at one moment.
 
     Attributes:
-        wait_s, step_s: float64, one entry a step, oldest first: seconds spent waiting for its batch, then working on it.
+        wait_s, step_s: float64, one entry a step, oldest first: seconds spent waiting for its batch, then
+            working on it.
         samples: int64, number of samples in the step's batch.
         first: bool, whether the step's batch was the first of its epoch.
-        steps, epochs, all_samples, all_wait_s, all_step_s: totals since the ring was made, forgotten steps included.
+        steps, epochs, all_samples, all_wait_s, all_step_s: totals since the ring was made, forgotten steps
+            included.
     """
 
     wait_s: npt.NDArray[np.float64]

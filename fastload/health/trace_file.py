@@ -1,9 +1,11 @@
-"""Files of traces: JSON trace events, as Chrome's format has them, in the time base of torch.profiler's files.
+"""Files of traces: JSON trace events, as Chrome's format has them, in the time base of torch.profiler's
+files.
 
 NOTE [ trace file: times ]
-Times are microseconds since `baseTimeNanoseconds`, a moment that is given in nanoseconds since 1970. torch.profiler takes for it the last
-multiple of a quarter of a year (PERIOD_S), so that events of both have one base; where the bases differ, merge_traces() shifts them.
-Source: ChromeTraceBaseTime in Kineto (libkineto/src/output_json.cpp); "Trace Event Format" of the Catapult project.
+Times are microseconds since `baseTimeNanoseconds`, a moment that is given in nanoseconds since 1970.
+torch.profiler takes for it the last multiple of a quarter of a year (PERIOD_S), so that events of both have
+one base; where the bases differ, merge_traces() shifts them. Source: ChromeTraceBaseTime in Kineto
+(libkineto/src/output_json.cpp); "Trace Event Format" of the Catapult project.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ _CLOCK_READS = 16
 
 
 Event = tuple[str, int, int, int, str | None, dict[str, Any] | None]
-"""One stage: (name, start, duration in nanoseconds, number of its thread, lane, arguments). `lane`: the row in which it is drawn, by name;
-None: its thread's. A plain tuple: worker processes pickle one for each sample."""
+"""One stage: (name, start, duration in nanoseconds, number of its thread, lane, arguments). `lane`: the row
+in which it is drawn, by name; None: its thread's. A plain tuple: worker processes pickle one for each
+sample."""
 
 
 @dataclass
@@ -46,7 +49,8 @@ class Process:
 
 
 class Recording:
-    """Events that one trace has recorded, by process. Any thread may add; of the limit, which is not locked, they may pass a few events."""
+    """Events that one trace has recorded, by process. Any thread may add; of the limit, which is not
+    locked, they may pass a few events."""
 
     def __init__(self, limit: int) -> None:
         self.started_ns = core.clock_ns()
@@ -69,14 +73,16 @@ class Recording:
         self._own.threads.update(threads)
 
     def keep_all(self, pid: int, name: str, events: Sequence[Event], threads: Mapping[int, str]) -> None:
-        """Keeps events of Python code in a worker process, as far as there is room. What began before this recording is left out."""
+        """Keeps events of Python code in a worker process, as far as there is room. What began before this
+        recording is left out."""
         process = self.processes.setdefault(pid, Process(name))
         process.threads.update(threads)
         mine = [each for each in events if each[1] >= self.started_ns]
         process.events += mine[: self._taken(len(mine))]
 
     def keep_native(self, pid: int, arrays: Iterable[bytes], dropped: int) -> None:
-        """Keeps arrays of core.TRACE_EVENT, as bytes, as keep_all() does. `dropped`: number of events that are missing already."""
+        """Keeps arrays of core.TRACE_EVENT, as bytes, as keep_all() does. `dropped`: number of events that
+        are missing already."""
         self.dropped += dropped
         for each in arrays:
             found = np.frombuffer(each, core.TRACE_EVENT)
@@ -110,7 +116,8 @@ class Recording:
 
 
 def _time_of_day() -> int:
-    """Nanoseconds from the monotonic clock to the time of the day, by the pair of readings that lay nearest to each other."""
+    """Nanoseconds from the monotonic clock to the time of the day, by the pair of readings that lay
+    nearest to each other."""
     best = None
     for _ in range(_CLOCK_READS):
         before, day, after = core.clock_ns(), time.time_ns(), core.clock_ns()
@@ -121,7 +128,8 @@ def _time_of_day() -> int:
 
 
 def write(path: Path, recording: Recording) -> None:
-    """Writes a recording, compressed where the name ends with ".gz"; it replaces a file when it is whole. Raises OSError."""
+    """Writes a recording, compressed where the name ends with ".gz"; it replaces a file when it is whole.
+    Raises OSError."""
     made = path.with_name(f"{path.name}.{os.getpid()}.part")
     facts = {
         "schemaVersion": 1,
@@ -179,7 +187,8 @@ def _process_lines(pid: int, process: Process, offset_ns: int) -> Iterator[str]:
 
 
 def _rows(events: Sequence[Event]) -> Iterator[tuple[str, list[Event]]]:
-    """Events with a lane, in rows in which none overlaps another; a lane has as many rows as it needs, with a number from the second on."""
+    """Events with a lane, in rows in which none overlaps another; a lane has as many rows as it needs,
+    with a number from the second on."""
     lanes: dict[str, list[list[Event]]] = {}
     for each in sorted((each for each in events if each[4] is not None), key=itemgetter(1)):
         rows = lanes.setdefault(cast(str, each[4]), [])
@@ -195,7 +204,8 @@ def _rows(events: Sequence[Event]) -> Iterator[tuple[str, list[Event]]]:
 def _line(pid: int, row: int, name: str, at_ns: int, duration_ns: int, args: str) -> str:
     """An event as JSON. Names are the code's own."""
     return (
-        f'{{"ph": "X", "cat": "fastload", "name": "{name}", "pid": {pid}, "tid": {row}, "ts": {_us(at_ns)}, "dur": {_us(duration_ns)}, '
+        f'{{"ph": "X", "cat": "fastload", "name": "{name}", "pid": {pid}, "tid": {row}, "ts": '
+        f'{_us(at_ns)}, "dur": {_us(duration_ns)}, '
         f'"args": {args}}}'
     )
 
@@ -210,7 +220,8 @@ def _named(kind: str, pid: int, row: int, name: str) -> str:
 
 
 def _kernels_name(pid: int, thread: int) -> str:
-    """The kernel's name of a thread, which torch.profiler takes for a process's; "" if the thread has ended."""
+    """The kernel's name of a thread, which torch.profiler takes for a process's; "" if the thread has
+    ended."""
     try:
         return Path(f"/proc/{pid}/task/{thread}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -221,7 +232,8 @@ def merge_traces(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike
     """Merges trace files, such as a loader's and torch.profiler's, into one.
 
     Args:
-        paths: the files, at least one; compressed where a name ends with ".gz". The new file's other entries are those of the first file.
+        paths: the files, at least one; compressed where a name ends with ".gz". The new file's other entries
+            are those of the first file.
         out: the file to write, likewise.
 
     Raises:

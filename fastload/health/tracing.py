@@ -1,11 +1,13 @@
-"""Trace: a recording of a loop's stages, as trace events of Chrome and Perfetto, of all loaders of a process and their worker processes.
+"""Trace: a recording of a loop's stages, as trace events of Chrome and Perfetto, of all loaders of a process
+and their worker processes.
 
 NOTE [ tracing: who records ]
-`active` is None unless a trace is taken: a place that has something to record asks that, and does nothing else.
-Native workers write their stages into rings (csrc/engine/trace.h), drained after each wait of a loop. A worker process has a Tracer of its
-own: with its next task it learns that a trace has begun or ended, and its events go with its batches. All times are those of the monotonic
-clock, which all processes of a host share; they become times of the day, as in torch.profiler's files, when the file is written. One Tracer
-serves all traces that are taken at a time: each has a Recording of its own.
+`active` is None unless a trace is taken: a place that has something to record asks that, and does nothing
+else. Native workers write their stages into rings (csrc/engine/trace.h), drained after each wait of a loop. A
+worker process has a Tracer of its own: with its next task it learns that a trace has begun or ended, and its
+events go with its batches. All times are those of the monotonic clock, which all processes of a host share;
+they become times of the day, as in torch.profiler's files, when the file is written. One Tracer serves all
+traces that are taken at a time: each has a Recording of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from fastload.errors import ArgumentError
 from fastload.health.trace_file import Event, Recording, write
 
 VARIABLE = "FASTLOAD_TRACE"
-"""Variable of the environment that names the file of a trace of the whole process; %p in it is the process's number."""
+"""Variable of the environment that names the file of a trace of the whole process; %p in it is the
+process's number."""
 LIMIT = 1_000_000
 """Most events that a trace keeps by default: some 150 MB of JSON, or 250,000 photographs."""
 RING = 1 << 14
@@ -70,7 +73,8 @@ class Tracer:
     ) -> None:
         """Records a stage that began at `began_ns` and ends now, or at `ended_ns`.
 
-        A stage of the calling thread lies within the thread's other stages. One with a `lane` need not: it is drawn in a row of that name.
+        A stage of the calling thread lies within the thread's other stages. One with a `lane` need not: it is
+        drawn in a row of that name.
         """
         ended_ns = ended_ns or core.clock_ns()
         thread = threading.get_native_id()
@@ -189,10 +193,11 @@ class WorkerTracing:
 
 
 class Trace:
-    """A trace of a loop, written to a file of JSON trace events, which ui.perfetto.dev and chrome://tracing show.
+    """A trace of a loop, written to a file of JSON trace events, which ui.perfetto.dev and chrome://tracing
+    show.
 
-    1. `with` begins and ends it, as start() and stop() do. It may begin and end in mid-epoch. stop() writes the file, also where the block
-       ends by an exception; a second call does nothing.
+    1. `with` begins and ends it, as start() and stop() do. It may begin and end in mid-epoch. stop() writes
+       the file, also where the block ends by an exception; a second call does nothing.
     2. All loaders of the process are in it. Several traces may be taken at a time.
     3. Nothing is recorded beyond `limit` events: `dropped` counts them.
 
@@ -208,7 +213,8 @@ class Trace:
         self.path = Path(path)
         if not self.path.absolute().parent.is_dir() or self.path.is_dir():
             raise ArgumentError(
-                f"trace {self.path}: {'a folder' if self.path.is_dir() else 'there is no such folder'}; name a file"
+                f"trace {self.path}: "
+                f"{'a folder' if self.path.is_dir() else 'there is no such folder'}; name a file"
             )
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise ArgumentError(f"limit={limit!r}: give the number of events to keep, at least 1")
@@ -224,7 +230,8 @@ class Trace:
             self._running = True
 
     def stop(self) -> None:
-        """Ends the recording, if there is one, and writes the file. Raises ArgumentError: it cannot be written."""
+        """Ends the recording, if there is one, and writes the file. Raises ArgumentError: it cannot be
+        written."""
         if self._running and self._recording is not None:
             self._running = False
             end(self._recording)
@@ -243,7 +250,10 @@ class Trace:
         except OSError as error:
             raise ArgumentError(f"the trace cannot be written to {self.path}: {error.strerror}") from error
         if recording.dropped:
-            why = f"more came than limit={self._limit}, or than the {RING} that a worker keeps between two waits of the loop"
+            why = (
+                f"more came than limit={self._limit}, or than the {RING} that a worker keeps between two "
+                "waits of the loop"
+            )
             _log.warning("the trace %s lacks %d events: %s", self.path, recording.dropped, why)
 
     @property
@@ -273,7 +283,8 @@ _process = _OfProcess()
 
 
 def trace_process() -> None:
-    """Begins the trace of the whole process that VARIABLE asks for, once. The file is written at the end, and by save_process()."""
+    """Begins the trace of the whole process that VARIABLE asks for, once. The file is written at the end,
+    and by save_process()."""
     if _process.asked:
         return
     _process.asked = True
@@ -285,7 +296,8 @@ def trace_process() -> None:
 
 
 def save_process() -> None:
-    """Writes the trace that trace_process() has begun, if there is one. A file that cannot be written is a warning in the log."""
+    """Writes the trace that trace_process() has begun, if there is one. A file that cannot be written is a
+    warning in the log."""
     _carefully(Trace.save)
 
 

@@ -1,4 +1,5 @@
-"""Agreement of the own decoder with the installed Pillow's: Pillow may have been built with another libjpeg."""
+"""Agreement of the own decoder with the installed Pillow's: Pillow may have been built with another
+libjpeg."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from fastload.lazy.probes import PROBES, SIZE
 
 @Probe
 def decoder_agrees() -> bool:
-    """Returns True if Pillow's libjpeg and the own decoder make equal pixels of files of several samplings, colour and grey."""
+    """Returns True if Pillow's libjpeg and the own decoder make equal pixels of files of several
+    samplings, colour and grey."""
     return all(_agrees(mode, data) for mode, data in PROBES)
 
 

@@ -1,14 +1,17 @@
-"""CompressedImage: a JPEG file in memory, shared by all lazy images that were made of it, and the pixels of its regions.
+"""CompressedImage: a JPEG file in memory, shared by all lazy images that were made of it, and the pixels of
+its regions.
 
 NOTE [ compressed: one decode for several regions ]
-A decode reads all coded data up to the last row of its region, and inverts the transform of the region alone: of a region with the share
-`a` of the image's area it costs about OF_READING + (1 - OF_READING) * a of a whole decode. Two regions soon cost more than that.
+A decode reads all coded data up to the last row of its region, and inverts the transform of the region alone:
+of a region with the share `a` of the image's area it costs about OF_READING + (1 - OF_READING) * a of a whole
+decode. Two regions soon cost more than that.
 1. A thread's decoder keeps the area that it decoded last. A region within it is there already.
-2. A file counts the cost of the regions that were asked for. As soon as these would cost more than a whole decode, the whole is decoded.
-3. A program does to each image as it did to those before: where the regions of the last files cost more than a whole decode, on average,
-   the first region already takes the whole.
-4. A whole that has to be decoded a second time, because the thread has looked at another file between, is kept as long as images of the
-   file live, and the compressed bytes are dropped.
+2. A file counts the cost of the regions that were asked for. As soon as these would cost more than a whole
+   decode, the whole is decoded.
+3. A program does to each image as it did to those before: where the regions of the last files cost more than
+   a whole decode, on average, the first region already takes the whole.
+4. A whole that has to be decoded a second time, because the thread has looked at another file between, is
+   kept as long as images of the file live, and the compressed bytes are dropped.
 Pixels are the same in every case.
 """
 
@@ -26,7 +29,8 @@ from fastload.lazy.resampling import FILTERS, pillow_order
 from fastload.lazy.resizing import Resample
 
 OF_READING = 0.25
-"""Share of a whole decode that reading the coded data takes. Measured: a region of a quarter of the area takes 0.41 of it."""
+"""Share of a whole decode that reading the coded data takes. Measured: a region of a quarter of the area
+takes 0.41 of it."""
 _WEIGHT = 0.1
 """Weight of the last file in the mean over files."""
 _END = b"\xff\xd9"
@@ -97,7 +101,8 @@ class CompressedImage:
         mode: "RGB" or "L", as Pillow opens the file.
         width, height: size at this scale.
         eighths: scale of the inverse transform, as Image.draft asked for: 8, 4, 2 or 1.
-        fast: the inverse transform may scale what a bilinear or bicubic resize makes half as large, or smaller.
+        fast: the inverse transform may scale what a bilinear or bicubic resize makes half as large, or
+            smaller.
     """
 
     __slots__ = (
@@ -129,8 +134,8 @@ class CompressedImage:
     def known(data: bytes, mode: str) -> Known | None:
         """The size and the end of a file whose pixels can be asked for later; None for any other.
 
-        Such a file has this mode, the own decoder knows it, and Pillow loads it without an exception, whatever its coded data are: see
-        NOTE [ baseline: files of which libjpeg-turbo raises no error ].
+        Such a file has this mode, the own decoder knows it, and Pillow loads it without an exception,
+        whatever its coded data are: see NOTE [ baseline: files of which libjpeg-turbo raises no error ].
         """
         decoder = _thread.decoder
         _thread.file = None
@@ -143,7 +148,8 @@ class CompressedImage:
 
     @staticmethod
     def goes_on(data: bytes, mode: str) -> bool:
-        """Returns True if a file that begins so may be known: its header is incomplete, or only coded data have come behind it."""
+        """Returns True if a file that begins so may be known: its header is incomplete, or only coded data
+        have come behind it."""
         begun = data.removesuffix(b"\xff")
         try:
             _thread.decoder.open(begun + _END)
@@ -153,7 +159,8 @@ class CompressedImage:
         return found is not None and found.end == len(begun) + len(_END)
 
     def pixels(self, region: Region, hflip: bool = False, vflip: bool = False) -> Array:
-        """The pixels of a region: uint8 (height, width, 3), or (height, width) in mode L. They are not to be written to."""
+        """The pixels of a region: uint8 (height, width, 3), or (height, width) in mode L. They are not to
+        be written to."""
         with self._lock:
             return self._pixels(region, hflip, vflip)
 
@@ -217,7 +224,8 @@ class CompressedImage:
         return self._whole
 
     def _held(self, region: Region) -> tuple[int, int] | None:
-        """The place of a region in the area that this thread's decoder holds by then; None: all pixels are kept here instead."""
+        """The place of a region in the area that this thread's decoder holds by then; None: all pixels are
+        kept here instead."""
         thread = _thread
         if self._whole is not None:
             return None
@@ -245,11 +253,13 @@ class CompressedImage:
 
     @property
     def _shared(self) -> bool:
-        """True if the whole is decoded, or is worth it, and so costs less than a scaled decode of one more region."""
+        """True if the whole is decoded, or is worth it, and so costs less than a scaled decode of one more
+        region."""
         return self._cost > 1.0 or _thread.mean > 1.0
 
     def _decode(self, area: Region, eighths: int) -> bool:
-        """Decodes an area of the whole file into this thread's decoder. False: the own decoder meets damage in the file."""
+        """Decodes an area of the whole file into this thread's decoder. False: the own decoder meets
+        damage in the file."""
         decoder = _thread.decoder
         _thread.file = None
         decoder.open(self._data)
@@ -268,7 +278,8 @@ class CompressedImage:
         )
 
     def _scaled(self, region: Region, step: Resample, order: str) -> Array | None:
-        """A resample of a region that is scaled in the inverse transform; None where that is not small enough, or the file damaged."""
+        """A resample of a region that is scaled in the inverse transform; None where that is not small
+        enough, or the file damaged."""
         left, top, right, bottom = step.box
         eighths = core.jpeg_scale((max(1, int(right - left)), max(1, int(bottom - top))), step.to)
         if eighths == 8 or not self._decode(region, eighths):
@@ -289,7 +300,8 @@ class CompressedImage:
         return self._run(step, box, None, order)
 
     def _by_pillow(self) -> Array:
-        """All pixels of a file with damaged coded data, of which Pillow and libjpeg-turbo make what they always make."""
+        """All pixels of a file with damaged coded data, of which Pillow and libjpeg-turbo make what they
+        always make."""
         return to_array(
             decoded_by_pillow(self._data, (self.width, self.height), self.mode, 8 // self.eighths)
         )

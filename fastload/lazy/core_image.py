@@ -13,11 +13,14 @@ from fastload.lazy.steps import Crop, Reduce, Resize, Step, ToRgb, Transpose
 
 
 class LazyCore:
-    """An object with the methods of an ImagingCore that Pillow's Python code calls, to be met by that code alone.
+    """An object with the methods of an ImagingCore that Pillow's Python code calls, to be met by that code
+    alone.
 
-    1. A method that composes returns another LazyCore. For arguments that are not plainly right, and for every other method, the pixels are
-       made, and Pillow's own core image is asked: it does the work, or raises its own exception.
-    2. Once the pixels are made, as a core image, every method is that image's. They are made once, whichever threads ask.
+    1. A method that composes returns another LazyCore. For arguments that are not plainly right, and for
+       every other method, the pixels are made, and Pillow's own core image is asked: it does the work, or
+       raises its own exception.
+    2. Once the pixels are made, as a core image, every method is that image's. They are made once, whichever
+       threads ask.
     """
 
     __slots__ = ("_array", "_lock", "_real", "_recipe", "mode", "readonly", "size")
@@ -44,7 +47,8 @@ class LazyCore:
             return self._real
 
     def array(self) -> Array:
-        """The pixels, contiguous and not to be written to; made straight from the file, if there is no core image yet."""
+        """The pixels, contiguous and not to be written to; made straight from the file, if there is no
+        core image yet."""
         with self._lock:
             if self._real is not None:
                 return to_array(self._real)

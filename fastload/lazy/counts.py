@@ -1,4 +1,5 @@
-"""Counts of what became of lazy images in this process, and of the lines of the user's program that asked for their pixels.
+"""Counts of what became of lazy images in this process, and of the lines of the user's program that asked for
+their pixels.
 
 A worker sends them to the loader's process with its reports.
 """
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 _LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__) + os.sep, "<frozen ")
-"""Parts of the names of files of installed packages and of the standard library: code in them is no user's."""
+"""Parts of the names of files of installed packages and of the standard library: code in them is no
+user's."""
 
 
 @dataclass
@@ -24,7 +26,8 @@ class LazyCounts:
         straight: times that pixels were decoded straight into an array.
         whole: images whose pixels were made as a Pillow image, by the function that asked for them.
         left: images that Pillow has loaded itself, by the reason.
-        line: the first line of the user's program that asked for pixels as a Pillow image, and the function that it called; "" for none.
+        line: the first line of the user's program that asked for pixels as a Pillow image, and the function
+            that it called; "" for none.
     """
 
     opened: int = 0
@@ -73,7 +76,8 @@ def left(why: str) -> None:
 
 
 def whole(method: str = "im") -> None:
-    """Counts an image whose pixels are asked for as a Pillow image, by the function that asks, or the method of the image."""
+    """Counts an image whose pixels are asked for as a Pillow image, by the function that asks, or the
+    method of the image."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _module(frame).startswith("fastload.lazy"):
         frame = frame.f_back
@@ -84,9 +88,8 @@ def whole(method: str = "im") -> None:
     if not _counts.line:
         while frame is not None and any(folder in frame.f_code.co_filename for folder in _LIBRARIES):
             frame = frame.f_back
-        if frame is not None and not _module(frame).startswith(
-            "fastload."
-        ):  # a worker's own line: no library was called by a user's
+        # A worker's own line: no library was called by a user's.
+        if frame is not None and not _module(frame).startswith("fastload."):
             _counts.line = f"{frame.f_code.co_filename}:{frame.f_lineno}, by {name}"
 
 

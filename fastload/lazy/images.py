@@ -1,18 +1,25 @@
-"""Lazy images: Pillow's own classes, with a LazyCore in the place of the core image until somebody looks at the pixels.
+"""Lazy images: Pillow's own classes, with a LazyCore in the place of the core image until somebody looks at
+the pixels.
 
 NOTE [ lazy images: three classes for one ]
-Each class of Pillow that can be lazy, Image and JpegImageFile, has three faces here; an object changes between them by its `__class__`.
-1. The *lazy* class is what a program holds. It is a subclass of Pillow's and has its name. Methods that compose are overridden; so is
-   `im`, by which everything else in Pillow, and any C code, gets to the pixels: it makes them.
-2. A *view* is what Pillow's own code sees as `self` in a method that composes. It shares the `__dict__` of the lazy image, and its `im` is
-   the LazyCore. So Pillow's checks, exceptions, arithmetic of boxes and copies of `info` are those of the installed Pillow, of any version,
-   and only the calls into its C code are met by others. Its `_new` makes views, which become lazy images when the method returns.
-   Two threads in one image have a view each.
-3. As soon as the pixels are made, the image gets Pillow's own *plain* class, and nothing of this room is left in it.
-4. So it does at the next call after a program has replaced a function of Pillow's that this room stands in for, or given the image a
-   method of its own: the pixels are made as before the change, and from there on the program's code runs on a plain image.
-A file is read, and closed, where Pillow would load it; the recipe needs its bytes alone. Whatever is not known to load without an exception
-is loaded by Pillow there and then (CompressedImage.known), and the image is a plain one from there on.
+Each class of Pillow that can be lazy, Image and JpegImageFile, has three faces here; an object changes
+between them by its `__class__`.
+1. The *lazy* class is what a program holds. It is a subclass of Pillow's and has its name. Methods that
+   compose are overridden; so is `im`, by which everything else in Pillow, and any C code, gets to the pixels:
+   it makes them.
+2. A *view* is what Pillow's own code sees as `self` in a method that composes. It shares the `__dict__` of
+   the lazy image, and its `im` is the LazyCore. So Pillow's checks, exceptions, arithmetic of boxes and
+   copies of `info` are those of the installed Pillow, of any version, and only the calls into its C code are
+   met by others. Its `_new` makes views, which become lazy images when the method returns. Two threads in one
+   image have a view each.
+3. As soon as the pixels are made, the image gets Pillow's own *plain* class, and nothing of this room is left
+   in it.
+4. So it does at the next call after a program has replaced a function of Pillow's that this room stands in
+   for, or given the image a method of its own: the pixels are made as before the change, and from there on
+   the program's code runs on a plain image.
+A file is read, and closed, where Pillow would load it; the recipe needs its bytes alone. Whatever is not
+known to load without an exception is loaded by Pillow there and then (CompressedImage.known), and the image
+is a plain one from there on.
 """
 
 from __future__ import annotations
@@ -42,7 +49,8 @@ _replaced = pillow_code.replaced
 
 
 class _PillowFace:
-    """Mixin of the views: a recipe as Pillow's own methods see it. See NOTE [ lazy images: three classes for one ]."""
+    """Mixin of the views: a recipe as Pillow's own methods see it. See NOTE [ lazy images: three classes
+    for one ]."""
 
     def load(self) -> None:
         """Loads nothing: the pixels stay a recipe."""
@@ -122,15 +130,15 @@ class _Lazy:
             super().__setattr__(name, value)
 
 
-delattr(
-    _Lazy, "__hash__"
-)  # None, which Python sets beside __eq__: hashing is Pillow's, or what a program has made of it
+# None, which Python sets beside __eq__: hashing is Pillow's, or what a program has made of it.
+delattr(_Lazy, "__hash__")
 
 
 class _Method:
     """A method of Pillow's that lazy images do in their own way, as an attribute of their class.
 
-    A bound method stands for the function that Pillow's class had when it was taken, as a program's own method may call it later.
+    A bound method stands for the function that Pillow's class had when it was taken, as a program's own
+    method may call it later.
 
     Args:
         name: the method's.
@@ -173,7 +181,8 @@ class _FastFileView(_FileView):
 
 
 class FastFile(LazyFile):
-    """A LazyFile that may be scaled in the inverse transform before a resize, so that its pixels are near Pillow's."""
+    """A LazyFile that may be scaled in the inverse transform before a resize, so that its pixels are near
+    Pillow's."""
 
     _view, _fast = _FastFileView, True
 
@@ -188,7 +197,8 @@ for _lazy in (LazyImage, LazyFile, FastFile):
 
 
 class LazyPixels:
-    """The stand-in for the PixelAccess object that load() returns: the first look at a pixel makes all of them."""
+    """The stand-in for the PixelAccess object that load() returns: the first look at a pixel makes all of
+    them."""
 
     __slots__ = ("_access", "_core", "_readonly")
 
@@ -216,7 +226,8 @@ class LazyPixels:
 def _differs(image: Any) -> bool:
     """Returns True for an image that is a plain one by now, or is to be.
 
-    So it is once a program has replaced code that this room stands in for, in Pillow or in the image, or has given it a palette.
+    So it is once a program has replaced code that this room stands in for, in Pillow or in the image, or has
+    given it a palette.
     """
     if type(image) not in _KINDS or _replaced():
         return True
@@ -242,7 +253,8 @@ def _make_plain(image: Any, method: str = "im") -> None:
 
 
 def _core_of(image: Any, method: str) -> LazyCore | None:
-    """The LazyCore of a lazy image for a method; None for one that is a plain one by now. A file is read for it.
+    """The LazyCore of a lazy image for a method; None for one that is a plain one by now. A file is read for
+    it.
 
     Raises:
         Whatever Pillow raises about the file.
@@ -279,7 +291,8 @@ def _bytes_of(function: Any, image: Any, *args: Any, **options: Any) -> Any:
 
 
 def _pixels_of(image: Any, method: str) -> Any:
-    """The pixels of a lazy image as an array, straight from its file; None for one that is a plain one by now, or has a size of its own."""
+    """The pixels of a lazy image as an array, straight from its file; None for one that is a plain one by
+    now, or has a size of its own."""
     core = _core_of(image, method)
     if core is None or (image.size, image.mode) != (core.size, core.mode):
         return None
@@ -314,7 +327,8 @@ setattr(_Lazy, "tobytes", _Method("tobytes", _bytes_of))  # noqa: B010
 
 
 def _load(image: Any) -> None:
-    """Loads an image file as ImageFile.load does: into a recipe, or, where its pixels cannot be asked for later, by Pillow."""
+    """Loads an image file as ImageFile.load does: into a recipe, or, where its pixels cannot be asked for
+    later, by Pillow."""
     config = image.decoderconfig
     eighths = _SCALES.get(config, 0) if type(config) is tuple else 0
     if not (eighths and _is_usual(image)):

@@ -1,15 +1,19 @@
 """Opening: makes Pillow open JPEGs as lazy images, in this process or around one call.
 
 NOTE [ opening: where Pillow is met ]
-Programs hold `Image.open` under many names, so nothing of Pillow's is replaced. Image.open finds the function that makes an image file in a
-table, Image.OPEN; the entry of "JPEG" is exchanged for one that calls Pillow's own and then gives the image its lazy class.
-1. Pillow is not imported for this: where a program has not imported its JPEG plugin yet, an import hook waits for it.
-2. An entry that is not Pillow's own is left alone, and one that a program registers later replaces this one. A program that has taken this
-   one out of the table and calls it gets Pillow's images once no image is to be lazy.
-3. Each time that a JPEG is opened, the functions of Pillow that lazy images stand in for are compared with those of its files
-   (NOTE [ originals: how replaced code is found ]); where a program has replaced one, images are Pillow's, and the program's code runs.
-4. Before the first image small JPEGs are decoded by Pillow and by the own decoder. Unless the pixels are equal no image is lazy: Pillow may
-   have been built with another libjpeg.
+Programs hold `Image.open` under many names, so nothing of Pillow's is replaced. Image.open finds the function
+that makes an image file in a table, Image.OPEN; the entry of "JPEG" is exchanged for one that calls Pillow's
+own and then gives the image its lazy class.
+1. Pillow is not imported for this: where a program has not imported its JPEG plugin yet, an import hook waits
+   for it.
+2. An entry that is not Pillow's own is left alone, and one that a program registers later replaces this one.
+   A program that has taken this one out of the table and calls it gets Pillow's images once no image is to be
+   lazy.
+3. Each time that a JPEG is opened, the functions of Pillow that lazy images stand in for are compared with
+   those of its files (NOTE [ originals: how replaced code is found ]); where a program has replaced one,
+   images are Pillow's, and the program's code runs.
+4. Before the first image small JPEGs are decoded by Pillow and by the own decoder. Unless the pixels are
+   equal no image is lazy: Pillow may have been built with another libjpeg.
 5. The table has one entry of this room's, however many threads ask for lazy images at a time.
 """
 
@@ -31,7 +35,8 @@ _PLUGIN = "PIL.JpegImagePlugin"
 
 
 class _Opening:
-    """The entry of "JPEG" in Pillow's table of functions that open files. See NOTE [ opening: where Pillow is met ].
+    """The entry of "JPEG" in Pillow's table of functions that open files. See NOTE [ opening: where Pillow is
+    met ].
 
     Attributes:
         everywhere: the exactness of images that any thread opens; None: those of some threads alone are lazy.
@@ -58,7 +63,8 @@ class _Opening:
         table["JPEG"] = self, accept
 
     def end(self) -> None:
-        """Puts Pillow's own entry back once no image is to be lazy, unless another has been registered meanwhile."""
+        """Puts Pillow's own entry back once no image is to be lazy, unless another has been registered
+        meanwhile."""
         table = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
         if not self.threads and self.everywhere is None and table.get("JPEG", (None,))[0] is self:
             table["JPEG"] = self._own
@@ -88,7 +94,8 @@ def _classes() -> dict[Exactness, tuple[Any, Callable[[], bool | None]]]:
 
 
 def _made_lazy(image: Any, exactness: Exactness) -> str:
-    """Gives an image that Pillow has opened its lazy class. Returns why not, or "" if that is done or the class is a program's."""
+    """Gives an image that Pillow has opened its lazy class. Returns why not, or "" if that is done or the
+    class is a program's."""
     if why := pillow_code.replaced():
         return why
     lazy, agrees = _classes()[exactness]
@@ -104,7 +111,8 @@ def _made_lazy(image: Any, exactness: Exactness) -> str:
 
 
 def install(exactness: Exactness) -> None:
-    """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker processes."""
+    """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker
+    processes."""
     counts.take()  # those of a parent that has forked
     _opening.everywhere = exactness
     _opening.threads.clear()  # the parent's

@@ -1,7 +1,7 @@
 """Pillow's code in whose place lazy images stand: is it still Pillow's own?
 
-It is asked when an image is opened, and at each call on a lazy one, since a program may replace a function at any time. Nothing is imported
-for it.
+It is asked when an image is opened, and at each call on a lazy one, since a program may replace a function at
+any time. Nothing is imported for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ METHODS = (
     ),
     *("tobytes", "_new", "_copy_info", "load_prepare", "load_end", "load_read", "load_seek"),
 )
-"""Methods that lazy images do themselves, and those that Pillow's own call on the way; an image may have one of its own."""
+"""Methods that lazy images do themselves, and those that Pillow's own call on the way; an image may have
+one of its own."""
 _ATTRIBUTES = (
     *(
         "im",
@@ -50,7 +51,8 @@ _OF_IMAGES = (*METHODS, *_ATTRIBUTES)
 
 
 class _PillowCode(OwnCode):
-    """Pillow's code, and values that it looks up on its way from a file to its pixels, and from them to bytes."""
+    """Pillow's code, and values that it looks up on its way from a file to its pixels, and from them to
+    bytes."""
 
     def _looked_at(self) -> tuple[list[Place], list[FunctionType]]:
         places, functions = super()._looked_at()
@@ -93,14 +95,16 @@ replaced = _PillowCode(
     ("PIL.JpegImagePlugin", ("jpeg_factory",)),
     ("PIL._imaging", ("new", "jpeg_decoder", "raw_decoder", "raw_encoder")),
 ).replaced
-"""Returns a clause that names what a program has put in the place of Pillow's code; "" where all is Pillow's own."""
+"""Returns a clause that names what a program has put in the place of Pillow's code; "" where all is
+Pillow's own."""
 Answer = TypeVar("Answer")
 
 
 class Probe(Generic[Answer]):
     """A question about the installed Pillow that a trial answers, once in a process.
 
-    The answer is None, and is not kept, while a program has something in the place of Pillow's code, and if the trial raises an exception.
+    The answer is None, and is not kept, while a program has something in the place of Pillow's code, and if
+    the trial raises an exception.
 
     Args:
         trial: makes the trial.

@@ -1,6 +1,8 @@
-"""Pixels in their forms, and from one to the other: arrays, into which the native code decodes, Pillow's core images, and JPEG files.
+"""Pixels in their forms, and from one to the other: arrays, into which the native code decodes, Pillow's core
+images, and JPEG files.
 
-Pillow's C library is met directly: what a program puts in the place of Pillow's Python functions has no say in it.
+Pillow's C library is met directly: what a program puts in the place of Pillow's Python functions has no say
+in it.
 """
 
 from __future__ import annotations

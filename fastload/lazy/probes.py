@@ -1,7 +1,8 @@
-"""Probes: small JPEG files by which the own decoder is compared with the installed Pillow's. They are constants: a program may have changed
-how its Pillow writes files.
+"""Probes: small JPEG files by which the own decoder is compared with the installed Pillow's. They are
+constants: a program may have changed how its Pillow writes files.
 
-Each has 37 x 29 pixels, so that neither side is whole blocks, of a smooth picture with noise, at quality 90 with Huffman tables of its own.
+Each has 37 x 29 pixels, so that neither side is whole blocks, of a smooth picture with noise, at quality 90
+with Huffman tables of its own.
 """
 
 from __future__ import annotations

@@ -1,14 +1,18 @@
 """Reading: the bytes of a JPEG, by the calls that Pillow would make of its file object.
 
 NOTE [ reading: no other calls than Pillow's ]
-A program's file object may have a seek() of one argument and no tell(), give less than it is asked for, fail, or count its calls. So:
-1. Bytes are read as ImageFile.load reads them: seek(0), then read(decodermaxblock) until the image is complete. This leaves the file where
-   Pillow leaves it.
-2. Pillow stops with the block in which its decoder has seen the last MCU, so it may leave an end marker unread that lies in the first bytes
-   of a block. Where the file stays the program's, such an image is Pillow's.
-3. Of a file of Python's own nobody counts the calls, so a small one is read at once, and put where Pillow leaves it.
-4. Where Pillow has to load the image after all, it gets the `FileCalls` for a file object. The calls that were made are answered with what
-   the file object gave, exceptions included, so that the file sees each call once. What Pillow leaves unread is given back by a seek.
+A program's file object may have a seek() of one argument and no tell(), give less than it is asked for, fail,
+or count its calls. So:
+1. Bytes are read as ImageFile.load reads them: seek(0), then read(decodermaxblock) until the image is
+   complete. This leaves the file where Pillow leaves it.
+2. Pillow stops with the block in which its decoder has seen the last MCU, so it may leave an end marker
+   unread that lies in the first bytes of a block. Where the file stays the program's, such an image is
+   Pillow's.
+3. Of a file of Python's own nobody counts the calls, so a small one is read at once, and put where Pillow
+   leaves it.
+4. Where Pillow has to load the image after all, it gets the `FileCalls` for a file object. The calls that
+   were made are answered with what the file object gave, exceptions included, so that the file sees each call
+   once. What Pillow leaves unread is given back by a seek.
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ _LARGEST = 64 << 20
 _AT_ONCE = 1 << 20
 """Bytes that are read at once of a file of Python's own."""
 _BEHIND = 16
-"""Bytes in which an end marker may lie behind the end of a block that Pillow reads, without that being clear about where it stops."""
+"""Bytes in which an end marker may lie behind the end of a block that Pillow reads, without that being
+clear about where it stops."""
 
 
 def read_at_once(file: Any, block: int, mode: str, shared: bool) -> tuple[bytes, Known] | None:
@@ -80,7 +85,8 @@ class FileCalls:
         self._given = 0  # bytes that were read here and answered
 
     def jpeg(self, block: int, mode: str, shared: bool) -> tuple[bytes, Known] | None:
-        """Reads a file whose pixels can be asked for later; None for any other. See NOTE [ reading: no other calls than Pillow's ].
+        """Reads a file whose pixels can be asked for later; None for any other. See NOTE [ reading: no other
+        calls than Pillow's ].
 
         Args:
             block: bytes that Pillow reads at a time.

@@ -43,7 +43,8 @@ class Recipe:
         return Recipe(self._file, self._region, (*self._steps, step), mode, step.size(self.size))
 
     def _cropped(self, step: Crop) -> Recipe:
-        """The recipe of a smaller region; where the crop goes beyond the edges, its rest follows as a step."""
+        """The recipe of a smaller region; where the crop goes beyond the edges, its rest follows as a
+        step."""
         left, upper, right, lower = step.box
         width, height = self.size
         x, y = min(max(left, 0), width - 1), min(max(upper, 0), height - 1)
@@ -58,8 +59,9 @@ class Recipe:
     def core(self, pixels: Array | None) -> Core:
         """A core image with the pixels, which may have been made.
 
-        A core image of mode RGB has a fourth byte in each pixel, which some raw modes show. A decoder leaves 255 in it, a resample 0;
-        reductions and crops beyond the edges both. It is what Pillow's own steps leave.
+        A core image of mode RGB has a fourth byte in each pixel, which some raw modes show. A decoder leaves
+        255 in it, a resample 0; reductions and crops beyond the edges both. It is what Pillow's own steps
+        leave.
         """
         fourth, mixed = fourth_byte(self._steps, self._region[2:])
         if mixed:

@@ -1,7 +1,8 @@
 """Agreement of the native resampler with the installed Pillow's.
 
-Pillow's versions differ in the order of the passes of a resize, and another build of it, such as Pillow-SIMD, may round otherwise. Native
-resizes stand in for Pillow's only where both give the same bytes on this machine, which `pillow_order` finds out once for a process.
+Pillow's versions differ in the order of the passes of a resize, and another build of it, such as Pillow-SIMD,
+may round otherwise. Native resizes stand in for Pillow's only where both give the same bytes on this machine,
+which `pillow_order` finds out once for a process.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ def pillow_order() -> str | None:
     """Returns the order of the passes of the installed Pillow's resize, as core.resize_exact() takes it.
 
     Returns:
-        "horizontal" or "by-shrink": with that order native resizes and reductions gave the very bytes of Pillow's for a set of probes
-        (about 10 ms, once in a process); None: they differ, so only Pillow's own may be used.
+        "horizontal" or "by-shrink": with that order native resizes and reductions gave the very bytes of
+        Pillow's for a set of probes (about 10 ms, once in a process); None: they differ, so only Pillow's own
+        may be used.
     """
     return next((order for order in ORDERS if _agrees(order)), None)
 
@@ -102,7 +104,8 @@ def _of_mode(pixels: Array) -> Array:
 
 
 class Reduction(NamedTuple):
-    """First step of a resize with a reducing gap: Image.reduce(factors, box), and the box of its result that is then resized."""
+    """First step of a resize with a reducing gap: Image.reduce(factors, box), and the box of its result
+    that is then resized."""
 
     factors: tuple[int, int]
     box: tuple[int, int, int, int]
@@ -127,7 +130,8 @@ def reduction(
     filter: str,
     gap: float | None,
 ) -> Reduction | None:
-    """Returns how Pillow's Image.resize reduces an image first when it is given `reducing_gap`, as it decides in Image.py.
+    """Returns how Pillow's Image.resize reduces an image first when it is given `reducing_gap`, as it decides
+    in Image.py.
 
     Args:
         image_size: (width, height) of the image.

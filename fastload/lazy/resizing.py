@@ -1,4 +1,5 @@
-"""Resampling of a recipe's pixels by the native resampler, where that is proved to be the installed Pillow's own arithmetic."""
+"""Resampling of a recipe's pixels by the native resampler, where that is proved to be the installed
+Pillow's own arithmetic."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ FAST_FILTERS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
 
 
 class Resample(NamedTuple):
-    """One call of the native resampler: a box becomes `to` pixels, of which `window` (x, y, width, height) is kept and then mirrored."""
+    """One call of the native resampler: a box becomes `to` pixels, of which `window` (x, y, width, height)
+    is kept and then mirrored."""
 
     to: tuple[int, int]
     filter: int
@@ -26,7 +28,8 @@ class Resample(NamedTuple):
 
 
 def resample(pixels: Array, step: Resample) -> Array | None:
-    """Pixels resampled as the installed Pillow resamples them, bit for bit; None where only Pillow itself does that."""
+    """Pixels resampled as the installed Pillow resamples them, bit for bit; None where only Pillow itself
+    does that."""
     passes, filter = pillow_order(), FILTERS.get(step.filter)
     return None if passes is None or filter is None else _resampled(pixels, step, filter, passes)
 
@@ -46,7 +49,8 @@ def _resampled(pixels: Array, step: Resample, filter: str, passes: str) -> Array
 
 
 def reduce(pixels: Array, factor: tuple[int, int], box: tuple[int, int, int, int]) -> Array | None:
-    """Means of blocks of pixels, as the installed Pillow takes them; None where only Pillow itself does that."""
+    """Means of blocks of pixels, as the installed Pillow takes them; None where only Pillow itself does
+    that."""
     return None if pillow_order() is None else _reduced(pixels, factor, box)
 
 

@@ -1,4 +1,5 @@
-"""Steps: what a recipe does to the pixels of its region, one after the other, each as Pillow's core image does it."""
+"""Steps: what a recipe does to the pixels of its region, one after the other, each as Pillow's core image
+does it."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ class Resize(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """A box of the pixels, (left, upper, right, lower), of which the means of blocks of (width, height) are taken."""
+    """A box of the pixels, (left, upper, right, lower), of which the means of blocks of (width, height)
+    are taken."""
 
     factor: tuple[int, int]
     box: tuple[int, int, int, int]
@@ -142,7 +144,8 @@ Step: TypeAlias = Crop | Resize | Reduce | Transpose | ToRgb
 
 
 def fourth_byte(steps: Sequence[Step], size: tuple[int, ...]) -> tuple[int, bool]:
-    """The fourth byte of pixels after some steps on decoded pixels of a size, and True if it is not the same in all of them."""
+    """The fourth byte of pixels after some steps on decoded pixels of a size, and True if it is not the
+    same in all of them."""
     value, mixed = 255, False
     for step in steps:
         width, height = size
@@ -171,7 +174,8 @@ def flips(steps: Sequence[Step]) -> tuple[bool, bool, int]:
 
 
 def resample_of(steps: Sequence[Step]) -> tuple[Resample, int] | None:
-    """One call of the resampler for the first steps, a resize, a crop of it, flips, and their number; None: no resize comes first."""
+    """One call of the resampler for the first steps, a resize, a crop of it, flips, and their number;
+    None: no resize comes first."""
     if not steps or not isinstance(steps[0], Resize):
         return None
     resize, count, window = steps[0], 1, (0, 0, *steps[0].to)

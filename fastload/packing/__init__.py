@@ -1,4 +1,5 @@
-"""Packing: makes packed datasets of folders, tables, files of other libraries and Datasets; verifies, indexes, unpacks and exports them."""
+"""Packing: makes packed datasets of folders, tables, files of other libraries and Datasets; verifies,
+indexes, unpacks and exports them."""
 
 from fastload.packing.attach import attach, rebase
 from fastload.packing.convert import convert

@@ -1,8 +1,10 @@
-"""attach: makes a dataset of images that stay where they are: it holds their places, their entropy indexes, and all other fields.
+"""attach: makes a dataset of images that stay where they are: it holds their places, their entropy indexes,
+and all other fields.
 
 NOTE [ attach: what is stored ]
-An image is checked and indexed as `pack` with encode="keep" does, and in the place of the bytes that this keeps the record holds where they
-lie (`fastload.store.shard`). An image that it stores as pixels is stored so here, too. Everything else is a packed dataset.
+An image is checked and indexed as `pack` with encode="keep" does, and in the place of the bytes that this
+keeps the record holds where they lie (`fastload.store.shard`). An image that it stores as pixels is stored so
+here, too. Everything else is a packed dataset.
 """
 
 from __future__ import annotations
@@ -40,33 +42,37 @@ def attach(
     base: str | os.PathLike[str] | None = None,
     **options: Unpack[AttachKeywords],
 ) -> PackSummary:
-    """Makes the dataset directory `out` of a source whose images stay where they are; it takes about 1.5 % of their size.
+    """Makes the dataset directory `out` of a source whose images stay where they are; it takes about 1.5 % of
+    their size.
 
-    `PackedDataset(out)` is then a packed dataset in everything, for as long as the files are there as they were. A file that was changed
-    is noticed by the CRC32C of the image when it is read, and is that sample's error. Images that `pack` with encode="keep" would
-    store as pixels are stored so in `out`.
+    `PackedDataset(out)` is then a packed dataset in everything, for as long as the files are there as they
+    were. A file that was changed is noticed by the CRC32C of the image when it is read, and is that sample's
+    error. Images that `pack` with encode="keep" would store as pixels are stored so in `out`.
 
     Args:
-        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), TFRecord files, a folder of MDS shards or
-            LitData chunks, an LMDB file, or any other `fastload.sources.Placed`.
+        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), TFRecord files,
+            a folder of MDS shards or LitData chunks, an LMDB file, or any other `fastload.sources.Placed`.
         out: the directory to make.
-        base: the folder from which `out` is to find the files: absolute, or relative to `out`. It is the folder of the source under
-            another name, if that is to be used later; by default it is the source's own folder, as an absolute path.
+        base: the folder from which `out` is to find the files: absolute, or relative to `out`. It is the
+            folder of the source under another name, if that is to be used later; by default it is the
+            source's own folder, as an absolute path.
 
     Returns:
         PackSummary: the counts of what was done.
 
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
-        PackError: the source does not say where its images lie, or a sample cannot be attached (PackStoppedError); `out` is in the
-            way, or the disk is full. Written samples stay, for resume=True.
+        PackError: the source does not say where its images lie, or a sample cannot be attached
+            (PackStoppedError); `out` is in the way, or the disk is full. Written samples stay, for
+            resume=True.
     """
     given = settled("attach", options)
     chosen = PackOptions.of({**given, "encode": "keep"})
     run = RunOptions.of(given)
     if is_url(out):
         raise ArgumentError(
-            "an attached dataset lies beside its images, in a folder: make a dataset at a URL with `fastload pack`"
+            "an attached dataset lies beside its images, in a folder: make a dataset at a URL with "
+            "`fastload pack`"
         )
     refuse_swapped("attach", source, out)
     if run.overwrite:
@@ -79,7 +85,8 @@ def attach(
 
 
 def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:
-    """Tells an attached dataset that its files were moved; older versions of it go on to name the folder that they named.
+    """Tells an attached dataset that its files were moved; older versions of it go on to name the folder that
+    they named.
 
     Args:
         path: the dataset's directory.
@@ -90,7 +97,8 @@ def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:
 
     Raises:
         ArgumentError: `base` is no path, or that of a file.
-        DatasetError: there is no finished dataset, it holds its images itself, or its files lie in several folders.
+        DatasetError: there is no finished dataset, it holds its images itself, or its files lie in several
+            folders.
         PackError: the disk is full or fails, or another process is writing to the dataset.
     """
     with DatasetRewriter(path, "run `fastload rebase` again: nothing is lost") as rewriter:
@@ -102,11 +110,13 @@ class AttachJob(PackJob):
     """A pack that stores places.
 
     Attributes:
-        root: the folder of the source's files; they are stored by their paths in it, and others by absolute ones.
+        root: the folder of the source's files; they are stored by their paths in it, and others by absolute
+            ones.
     """
 
     def __init__(self, source: Source, places: Source, options: PackOptions) -> None:
-        """`places`: the source itself, or that which it gives the samples of. Raises PackError if that has no places."""
+        """`places`: the source itself, or that which it gives the samples of. Raises PackError if that has
+        no places."""
         if not isinstance(places, Placed):
             raise PackError(
                 f"{source.title}: its images do not lie in one piece in files: pack it with `fastload pack`"
@@ -125,7 +135,8 @@ class AttachJob(PackJob):
         place = self._placed.place(position)
         if place is None:
             raise PackError(
-                f"{item.name}: its image does not lie in one piece in a file: pack the source with `fastload pack`"
+                f"{item.name}: its image does not lie in one piece in a file: pack the source with "
+                "`fastload pack`"
             )
         status = os.stat(place.path)
         assert isinstance(encoded.data, bytes)
@@ -157,13 +168,15 @@ def _root(source: Placed) -> str:
     first = source.place(0)
     if first is None:
         raise PackError(
-            f"{source.name(0)}: its image does not lie in one piece in a file: pack the source with `fastload pack`"
+            f"{source.name(0)}: its image does not lie in one piece in a file: pack the source with "
+            "`fastload pack`"
         )
     return os.path.dirname(os.path.abspath(first.path))
 
 
 def _checked_base(base: str, root: str, out: Path) -> str:
-    """The base as it is stored. Raises ArgumentError if it is no path, or is there and is another folder than the source's."""
+    """The base as it is stored. Raises ArgumentError if it is no path, or is there and is another folder
+    than the source's."""
     found = resolved_base(out, checked_base(expanded(base)))
     if os.path.exists(found) and not (os.path.isdir(found) and os.path.samefile(found, root)):
         raise ArgumentError(f"base={base!r} is {found}, which is not the folder of the source, {root}")

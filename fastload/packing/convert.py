@@ -1,6 +1,7 @@
 """convert: makes a packed dataset of another one, with its images stored in another way.
 
-Only images are made anew. The bytes of all other fields, and the values of columns, are those of the dataset that is read.
+Only images are made anew. The bytes of all other fields, and the values of columns, are those of the dataset
+that is read.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ _SHARDS = 4
 def convert(
     source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Unpack[ConvertKeywords]
 ) -> PackSummary:
-    """Makes a packed dataset of another one, with its images stored in another way, as ``encode`` says; their source is not needed.
+    """Makes a packed dataset of another one, with its images stored in another way, as ``encode`` says; their
+    source is not needed.
 
-    Samples, their order, fields and classes stay the same: those of the newest version, without the samples that were dropped. Images that
-    were attached are read from their files and stored. The dataset exists once this returns, and not before.
+    Samples, their order, fields and classes stay the same: those of the newest version, without the samples
+    that were dropped. Images that were attached are read from their files and stored. The dataset exists once
+    this returns, and not before.
 
     Args:
         source: the dataset's directory.
@@ -55,8 +58,8 @@ def convert(
         ArgumentError: an argument out of range, or two that contradict each other.
         DatasetError: there is no finished dataset in `source`, or it is damaged.
         RemoteError: the store does not answer, or denies access.
-        PackError: a sample cannot be converted (PackStoppedError), `out` is in the way, the disk is full. Written samples stay, for
-            resume=True.
+        PackError: a sample cannot be converted (PackStoppedError), `out` is in the way, the disk is full.
+            Written samples stay, for resume=True.
     """
     given = settled("convert", options)
     chosen, run = PackOptions.of(given), RunOptions.of(given)
@@ -106,7 +109,8 @@ class PackedSamples:
         return f"{self.title}: sample {position}"
 
     def read(self, position: int) -> PackedItem:
-        """A sample with its pictures: the first image, and further ones of 8-bit RGB by their fields. Raises SampleError."""
+        """A sample with its pictures: the first image, and further ones of 8-bit RGB by their fields.
+        Raises SampleError."""
         stored = self.reader.stored_fields(position)
         pictures: dict[str, bytes | Pixels] = {}
         for number, each in enumerate(self.reader.schema):
@@ -129,7 +133,8 @@ class ConvertJob(PackJob):
         self._columns = lru_cache(_SHARDS)(self._columns_of)
 
     def identity(self) -> dict[str, Any]:
-        """As of a pack. What changes images, and was done to these when they were packed, is what an `append` goes on with."""
+        """As of a pack. What changes images, and was done to these when they were packed, is what an
+        `append` goes on with."""
         packed = self.source.reader.manifest.options
         return super().identity() | {
             name: packed[name] for name in ("exif", "max_side", "min_side") if name in packed
@@ -176,7 +181,8 @@ class ConvertJob(PackJob):
         return found
 
     def _columns_of(self, shard: int) -> tuple[int, list[npt.NDArray[Any]]]:
-        """The first sample of a shard, and the values of its columns in the order in which a sample's row has them."""
+        """The first sample of a shard, and the values of its columns in the order in which a sample's row
+        has them."""
         reader = self.source.reader
         entry = reader.manifest.shards[shard]
         names = [name for name in self._schema.columns if name not in HIDDEN_COLUMNS]

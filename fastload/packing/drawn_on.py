@@ -1,17 +1,19 @@
-"""Annotations and EXIF: the picture on which a sample's boxes, masks and points were drawn, and their placement where it is turned.
+"""Annotations and EXIF: the picture on which a sample's boxes, masks and points were drawn, and their
+placement where it is turned.
 
 NOTE [ annotations: the picture that they were drawn on ]
-A photo with an EXIF orientation is two pictures: its pixels as the file stores them, and the upright one that most tools show. Annotations
-fit one of them. Each layout tells in its own way which one:
-  COCO    width and height of the image in the JSON file, which cannot tell for half turns, mirrors and squares
-  VOC     <size>, with the same limits
+A photo with an EXIF orientation is two pictures: its pixels as the file stores them, and the upright one that
+most tools show. Annotations fit one of them. Each layout tells in its own way which one:
+  COCO    width and height of the image in the JSON file, which cannot tell for half turns, mirrors and
+  squares VOC     <size>, with the same limits
   YOLO    nothing; its fractions are of the upright picture, as trainers for this layout read it
   masks   the size of the mask, with the same limits
-With exif="apply" the upright picture is stored, and annotations that were drawn on the stored pixels are turned with it. Where nothing
-tells, the sample is an error: a guess would be wrong for every photo of some datasets. With exif="ignore" the stored pixels are packed.
-Then annotations of the upright picture are an error that names exif="apply", and where nothing tells they are taken to be of the stored
-pixels, as torchvision's datasets take them. A size that is neither picture's is an error with both values of exif. Images on which nothing
-was drawn are not concerned.
+With exif="apply" the upright picture is stored, and annotations that were drawn on the stored pixels are
+turned with it. Where nothing tells, the sample is an error: a guess would be wrong for every photo of some
+datasets. With exif="ignore" the stored pixels are packed. Then annotations of the upright picture are an
+error that names exif="apply", and where nothing tells they are taken to be of the stored pixels, as
+torchvision's datasets take them. A size that is neither picture's is an error with both values of exif.
+Images on which nothing was drawn are not concerned.
 """
 
 from __future__ import annotations
@@ -47,10 +49,12 @@ class Placement:
         self._turn = turn
 
     def place(self, item: Item, encoded: Encoded, values: dict[str, Any]) -> None:
-        """Turns the annotations among `values` with the image, where they were drawn on another picture than is stored.
+        """Turns the annotations among `values` with the image, where they were drawn on another picture than
+        is stored.
 
         Raises:
-            SampleError: they were drawn on an image of another size, or nothing says on which picture; with the reason alone.
+            SampleError: they were drawn on an image of another size, or nothing says on which picture; with
+                the reason alone.
         """
         drawn = item.drawn_on
         fields = [field for field in self._moved if len(values[field.name])]
@@ -60,7 +64,8 @@ class Placement:
         known = photo.which(drawn.size, drawn.upright)
         if drawn.size is not None and drawn.size not in photo.pictures and fields:
             raise _refused(
-                f"it has {_shown(photo.pictures[0])} pixels (width x height), and its annotations are for {_shown(drawn.size)} "
+                f"it has {_shown(photo.pictures[0])} pixels (width x height), and its annotations "
+                f"are for {_shown(drawn.size)} "
                 f"({drawn.file}): pack the images that were annotated, or correct the annotations"
             )
         if photo.orientation == 1:
@@ -98,22 +103,27 @@ class _Photo:
         return cls(orientation, pictures[::-1] if turn else pictures, turn)
 
     def which(self, size: Size | None, otherwise: bool | None) -> bool | None:
-        """Returns True for the upright picture, False for the pixels as stored, by a size; `otherwise` where it does not tell."""
+        """Returns True for the upright picture, False for the pixels as stored, by a size; `otherwise`
+        where it does not tell."""
         if size is None or self.pictures[0] == self.pictures[1] or size not in self.pictures:
             return otherwise
         return size == self.pictures[1]
 
     def moves(self, is_upright: bool | None, what: str) -> bool:
-        """Returns True if annotations that were drawn on one of the pictures are turned. Raises SampleError as `Placement.place` does."""
+        """Returns True if annotations that were drawn on one of the pictures are turned. Raises
+        SampleError as `Placement.place` does."""
         start = f"its EXIF orientation is {self.orientation}"
         if is_upright is None and self.turn:
             raise _refused(
-                f"{start}, and no size says whether {what} for the upright picture: turn the file itself, or remove its orientation"
+                f"{start}, and no size says whether {what} for the upright picture: turn the file "
+                "itself, or remove its orientation"
             )
         if is_upright and not self.turn:
             raise _refused(
-                f"{start}, and {what} for the upright picture of {_shown(self.pictures[1])}, where the file stores "
-                f"{_shown(self.pictures[0])} pixels (width x height): pack with --exif apply (exif='apply'), which turns the image"
+                f"{start}, and {what} for the upright picture of {_shown(self.pictures[1])}, where "
+                "the file stores "
+                f"{_shown(self.pictures[0])} pixels (width x height): pack with --exif apply "
+                "(exif='apply'), which turns the image"
             )
         return self.turn and not is_upright
 
@@ -132,7 +142,8 @@ class _Photo:
         return upright(pixels, self.orientation)
 
     def points(self, points: Points, last: int = 0) -> Points:
-        """Points (..., x and y) of the stored pixels in the upright picture; `last`: 1 where the last column is width - 1, else 0."""
+        """Points (..., x and y) of the stored pixels in the upright picture; `last`: 1 where the last
+        column is width - 1, else 0."""
         found = points[..., ::-1] if self.swaps else points.copy()
         height, width = self.pictures[1]
         flipped = np.array([self.orientation in (2, 3, 6, 7), self.orientation in (3, 4, 7, 8)])

@@ -1,35 +1,45 @@
 """Encoder: converts a sample's image from the bytes or pixels of the source to the form that is stored.
 
 NOTE [ encode: what is stored ]
-  lossless  a JPEG's own coefficients, without its metadata; progressive, arithmetic and multi-scan files become one
-            baseline scan. CMYK and YCCK become RGB at quality 100, 4:4:4. Other formats are stored as pixels, and so are
-            progressive files that stop before full precision: see NOTE [ jpeg: files that decoders smooth ].
-  keep      a JPEG byte for byte, and so is any other file that the native decoder makes the same pixels of. Others are stored as pixels.
-  dct       as keep, with a JPEG's coefficients in the DCT form, from which its file comes back byte for byte. A JPEG of another kind, or
-            one that decodes only with warnings, stays as it is; so does one whose form is larger than `DCT_MOST` times the file.
+  lossless  a JPEG's own coefficients, without its metadata; progressive, arithmetic and multi-scan files
+  become one
+            baseline scan. CMYK and YCCK become RGB at quality 100, 4:4:4. Other formats are stored as pixels,
+            and so are progressive files that stop before full precision: see NOTE [ jpeg: files that decoders
+            smooth ].
+  keep      a JPEG byte for byte, and so is any other file that the native decoder makes the same pixels of.
+  Others are stored as pixels. dct       as keep, with a JPEG's coefficients in the DCT form, from which its
+  file comes back byte for byte. A JPEG of another kind, or
+            one that decodes only with warnings, stays as it is; so does one whose form is larger than
+            `DCT_MOST` times the file.
   jpeg      every image is decoded and encoded again.
   raw       every image is decoded and stored as pixels.
-A damaged JPEG is stored if Pillow reads it without an error, as ImageFolder does. Where Pillow raises one, it is an error here, not in
-training. Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel is refused (DeepImageError). Notices report
-transparency, frames after the first, other colour spaces and an orientation that was not applied.
-In every mode, shrinking and turning upright change only the images that need it.
+A damaged JPEG is stored if Pillow reads it without an error, as ImageFolder does. Where Pillow raises one, it
+is an error here, not in training. Pixels are 8-bit RGB in every mode. An image of more than 8 bits a channel
+is refused (DeepImageError). Notices report transparency, frames after the first, other colour spaces and an
+orientation that was not applied. In every mode, shrinking and turning upright change only the images that
+need it.
 
 NOTE [ encode: what is compared ]
-The stored image decodes to the source's pixels. The source's bytes are checked by themselves: the entropy walk proves them
-valid, or libjpeg-turbo decodes them. Bytes that are stored in their place are checked as well:
-  stripped      the walk proves the stripped file; its tables and coded data are the source's. If the walk does not prove
+The stored image decodes to the source's pixels. The source's bytes are checked by themselves: the entropy
+walk proves them valid, or libjpeg-turbo decodes them. Bytes that are stored in their place are checked as
+well:
+  stripped      the walk proves the stripped file; its tables and coded data are the source's. If the walk
+  does not prove
                 it, both files are decoded: if their pixels differ, the source's bytes are stored. Under
                 check="structure" this is done only for files with errors between their markers.
   transcoded,   both files are decoded: if their pixels differ, the source's bytes are stored.
   optimized
-  rotated       the image turned back must be, byte for byte, what the source transcodes to, which is decoded and
+  rotated       the image turned back must be, byte for byte, what the source transcodes to, which is decoded
+  and
                 compared as above; else the image is encoded again.
-  encoded again, the walk proves the new file, and its size must be that of the pixels. The encoder loses what the
-  CMYK          requested quality implies.
+  encoded again, the walk proves the new file, and its size must be that of the pixels. The encoder loses what
+  the CMYK          requested quality implies.
   raw           the decoded pixels are stored unchanged.
-  the DCT form  its coefficients are those of the source, and the source's coded data follow from them: NOTE [ dct: coded data that
-                follow from their coefficients ] in csrc/jpeg. That proves the source as the entropy walk does, so it is not walked. A
-                progressive file is made again from its form and compared, and libjpeg-turbo says whether it is sound.
+  the DCT form  its coefficients are those of the source, and the source's coded data follow from them: NOTE [
+  dct: coded data that
+                follow from their coefficients ] in csrc/jpeg. That proves the source as the entropy walk
+                does, so it is not walked. A progressive file is made again from its form and compared, and
+                libjpeg-turbo says whether it is sound.
 """
 
 from __future__ import annotations
@@ -54,7 +64,8 @@ DCT_MOST = 1.12
 """Largest size of the DCT form, as a multiple of the JPEG's."""
 _SCAN = b"\xff\xda"
 _SCANS_MOST = 4
-"""Scans of a refused JPEG for which Pillow is asked: one a component. Nothing bounds the time that Pillow takes for many scans."""
+"""Scans of a refused JPEG for which Pillow is asked: one a component. Nothing bounds the time that Pillow
+takes for many scans."""
 TURNED_QUALITY = 95
 """Lowest quality for an image that EXIF turns and that cannot be turned losslessly."""
 
@@ -70,8 +81,8 @@ class Encoded:
         format: format of the source's bytes: jpeg, png, ..., pixels.
         warning: libjpeg-turbo's first warning on the JPEG; "" if there is none.
         notices: kinds of notices on what was lost or not applied, for the summary.
-        index: the entropy index, that is, where MCUs start in the JPEG's coded data (`core.JpegPreparer.index`); b"" if it has none, None
-            if it was not computed yet.
+        index: the entropy index, that is, where MCUs start in the JPEG's coded data
+            (`core.JpegPreparer.index`); b"" if it has none, None if it was not computed yet.
     """
 
     kind: str
@@ -109,8 +120,10 @@ class Encoder:
         return encoded
 
     def _optimize(self, encoded: Encoded) -> None:
-        """Gives a JPEG optimized Huffman tables if that makes it smaller. The coefficients, and so the pixels, stay the same."""
-        # transcoded files have them already; a file that decodes with warnings is not changed, so that it still gives them
+        """Gives a JPEG optimized Huffman tables if that makes it smaller. The coefficients, and so the
+        pixels, stay the same."""
+        # transcoded files have them already; a file that decodes with warnings is not changed, so that it
+        # still gives them
         if not isinstance(encoded.data, bytes) or encoded.warning or "transcoded" in encoded.how:
             return
         try:
@@ -139,7 +152,8 @@ class Encoder:
         return encoded
 
     def _kept(self, data: bytes, pixels: Pixels, name: str) -> Encoded | None:
-        """A file that is stored as it is; None where it is not, or native threads do not decode it to these pixels."""
+        """A file that is stored as it is; None where it is not, or native threads do not decode it to
+        these pixels."""
         height, width = pixels.shape[:2]
         codec = BY_ENTRY.get(core.stored_kind(data))
         if (
@@ -159,7 +173,8 @@ class Encoder:
         return shrunk_size(width, height, self._options.max_side, self._options.min_side)
 
     def _damaged(self, data: bytes, error: SampleError) -> Encoded:
-        """The pixels that Pillow makes of a JPEG that libjpeg-turbo refuses by itself. Raises that error where Pillow refuses it too."""
+        """The pixels that Pillow makes of a JPEG that libjpeg-turbo refuses by itself. Raises that error
+        where Pillow refuses it too."""
         try:
             pixels, lost, _ = self._by_pillow(data, error.reason)
         except (SampleError, MissingLibrary):
@@ -169,8 +184,8 @@ class Encoder:
         return encoded
 
     def _by_pillow(self, data: bytes, damage: str) -> tuple[Pixels, tuple[str, ...], str]:
-        """A damaged JPEG as Pillow reads it; returns what `read_other` does. Raises SampleError with Pillow's words where Pillow raises an
-        error."""
+        """A damaged JPEG as Pillow reads it; returns what `read_other` does. Raises SampleError with Pillow's
+        words where Pillow raises an error."""
         return read_other(
             data,
             self._options.max_pixels,
@@ -214,7 +229,10 @@ class Encoder:
         options = self._options
         height, width = pixels.shape[:2]
         if width * height > options.max_pixels:
-            reason = f"{width} x {height} pixels are more than the limit of {options.max_pixels} (FASTLOAD_MAX_PIXELS)"
+            reason = (
+                f"{width} x {height} pixels are more than the limit of {options.max_pixels} "
+                "(FASTLOAD_MAX_PIXELS)"
+            )
             raise SampleError(reason, reason=reason)
         how: tuple[str, ...] = ()
         size = self._size(width, height)
@@ -244,7 +262,8 @@ class Encoder:
         return encoded
 
     def _unchanged_to_dct(self, data: bytes, found: core.Prepared) -> Encoded | None:
-        """The DCT form of a JPEG that is to be stored as it is, and is proved sound by that; None for all others."""
+        """The DCT form of a JPEG that is to be stored as it is, and is proved sound by that; None for all
+        others."""
         options = self._options
         turns = options.exif == "apply" and found.orientation != 1
         if turns or not found.whole or self._size(found.width, found.height) is not None:
@@ -298,7 +317,8 @@ class Encoder:
             try:
                 stored = core.jpeg_to_baseline(data, self._options.max_pixels)
             except SampleError:
-                # Either the file cannot be decoded, and this raises, or baseline cannot hold the same pixels, and it is stored unchanged.
+                # Either the file cannot be decoded, and this raises, or baseline cannot hold the same pixels,
+                # and it is stored unchanged.
                 core.jpeg_check(data, self._options.max_pixels)
             else:
                 if self._same_pixels(stored, data):
@@ -313,7 +333,8 @@ class Encoder:
             return Encoded(
                 "jpeg", data, found.height, found.width, ("kept",), "jpeg", warning, found.entropy_index
             )
-        # The index is of the same coded data. A file with errors between its markers has none yet, but stripping may have repaired it.
+        # The index is of the same coded data. A file with errors between its markers has none yet, but
+        # stripping may have repaired it.
         index: bytes | None = found.entropy_index if found.whole else None
         return Encoded("jpeg", found.data, found.height, found.width, ("stripped",), "jpeg", warning, index)
 
@@ -326,7 +347,8 @@ class Encoder:
         return np.array_equal(pixels, self._decode(source))
 
     def _turned(self, data: bytes, found: core.Prepared, turn: int, warning: str) -> Encoded:
-        """Turns a JPEG upright: by moving coefficients if its sides allow that, else by decoding and encoding it again."""
+        """Turns a JPEG upright: by moving coefficients if its sides allow that, else by decoding and
+        encoding it again."""
         stored = self._moved(data, turn)
         if stored is None:
             pixels = upright(self._decode(data), turn)
@@ -366,7 +388,8 @@ class Encoder:
         else:
             eighths = core.jpeg_scale((found.width, found.height), size)
             pixels = core.jpeg_decode(data, None, eighths, options.max_pixels)
-            # The last scaled row and column may be a fraction of a pixel; the box keeps the picture in its place.
+            # The last scaled row and column may be a fraction of a pixel; the box keeps the picture in its
+            # place.
             box = (0.0, 0.0, found.width * eighths / 8, found.height * eighths / 8)
             pixels, how = resample(pixels, size, box), ("shrunk",)
         pixels = upright(pixels, turn)
@@ -419,6 +442,9 @@ def _in_dct_form(form: bytes, found: core.Prepared) -> Encoded:
 
 def _raw(pixels: Pixels, how: tuple[str, ...], name: str, warning: str = "") -> Encoded:
     if pixels.nbytes > 0xFFFF0000:
-        reason = f"{pixels.shape[1]} x {pixels.shape[0]} raw pixels are more than the 4 GiB that one record may have"
+        reason = (
+            f"{pixels.shape[1]} x {pixels.shape[0]} raw pixels are more than the 4 GiB that one record "
+            "may have"
+        )
         raise SampleError(f"{reason}; shrink it with max_side", reason=reason)
     return Encoded("raw", np.ascontiguousarray(pixels), pixels.shape[0], pixels.shape[1], how, name, warning)

@@ -1,4 +1,5 @@
-"""FieldEncoder: brings a sample's masks, and its images besides the first, to the form that is stored, and checks labels."""
+"""FieldEncoder: brings a sample's masks, and its images besides the first, to the form that is stored, and
+checks labels."""
 
 from __future__ import annotations
 
@@ -21,14 +22,17 @@ from fastload.sources.protocol import Item, Source, attribute_of, schema_of
 from fastload.store import Field, StoredImage
 
 IGNORED = 255
-"""The label of pixels that belong to no class, which masks may have besides those of their classes; of 16 bits so is the largest number."""
+"""The label of pixels that belong to no class, which masks may have besides those of their classes; of 16
+bits so is the largest number."""
 
 
 class FieldEncoder:
-    """Encodes the fields of a source's samples, whose first image `Encoder` encodes. Any number of threads may call it.
+    """Encodes the fields of a source's samples, whose first image `Encoder` encodes. Any number of threads
+    may call it.
 
     Raises:
-        ArgumentError: the options change images, and the source has fields that lie in their pixels and cannot be changed with them.
+        ArgumentError: the options change images, and the source has fields that lie in their pixels and
+            cannot be changed with them.
 
     Attributes:
         image: the field of the first image.
@@ -50,13 +54,15 @@ class FieldEncoder:
         shrinking = [name for name in ("max_side", "min_side") if getattr(options, name) is not None]
         if in_pixels and shrinking:
             raise ArgumentError(
-                f"{shrinking[0]} changes images, but not the field {in_pixels[0].name!r} with them: resize in the transform"
+                f"{shrinking[0]} changes images, but not the field {in_pixels[0].name!r} with them: "
+                "resize in the transform"
             )
         known = attribute_of(source, "says_drawn_on")
         fixed = [field for field in in_pixels if not (known and field.handler.can_turn(field))]
         if fixed and options.exif == "apply":
             raise ArgumentError(
-                f"exif='apply' turns images, but not the field {fixed[0].name!r} of {source.title}, which does not say whether it is for "
+                f"exif='apply' turns images, but not the field {fixed[0].name!r} of {source.title}, "
+                "which does not say whether it is for "
                 "the upright pictures: turn the files themselves, or remove their orientation"
             )
         self._placement = (
@@ -136,12 +142,14 @@ class FieldEncoder:
             raise PackError(f"its {field.name!r} is {pixels.dtype} {pixels.shape}, the field {field}")
         if pixels.shape[0] * pixels.shape[1] > self._options.max_pixels:
             raise PackError(
-                f"its {field.name!r} has more pixels than the limit of {self._options.max_pixels} (FASTLOAD_MAX_PIXELS)"
+                f"its {field.name!r} has more pixels than the limit of {self._options.max_pixels} "
+                "(FASTLOAD_MAX_PIXELS)"
             )
         limit = np.iinfo(field.dtype).max
         if pixels.dtype != field.stored_dtype and not (pixels.min() >= 0 and pixels.max() <= limit):
             raise PackError(
-                f"its {field.name!r} has values from {pixels.min()} to {pixels.max()}; {field.dtype} holds 0 to {limit}"
+                f"its {field.name!r} has values from {pixels.min()} to {pixels.max()}; {field.dtype} "
+                f"holds 0 to {limit}"
             )
         return pixels.astype(field.stored_dtype, copy=False)
 

@@ -1,4 +1,5 @@
-"""in_memory(): an ImageFolder's folder as a packed dataset, for commands that look at one: attached, in memory, while they run."""
+"""in_memory(): an ImageFolder's folder as a packed dataset, for commands that look at one: attached, in
+memory, while they run."""
 
 from __future__ import annotations
 
@@ -44,14 +45,16 @@ class InMemory(NamedTuple):
 
 @contextmanager
 def in_memory(path: str, most: int = IMAGES) -> Iterator[InMemory]:
-    """The dataset at a path; a folder of class folders is attached, in memory, until the block ends. Nothing is written beside it.
+    """The dataset at a path; a folder of class folders is attached, in memory, until the block ends. Nothing
+    is written beside it.
 
     Args:
         path: a packed dataset, or its URL; a folder of class folders; anything else is given back as it is.
         most: most images that are attached, evenly spaced; 0: all that there is memory for.
 
     Raises:
-        PackError: the folder's classes are not as ImageFolder wants them, or there is no memory for the index.
+        PackError: the folder's classes are not as ImageFolder wants them, or there is no memory for the
+            index.
     """
     whole = None if is_url(path) else _class_folders(expanded(path))
     if whole is None:
@@ -98,7 +101,8 @@ def _count(source: FolderSource, most: int, scratch: Path) -> int:
 
 
 def _held_bytes(path: str) -> int:
-    """Bytes of an image's pixels that are held; 0: it is a JPEG, or no image, and is left out with its reason when its turn comes."""
+    """Bytes of an image's pixels that are held; 0: it is a JPEG, or no image, and is left out with its
+    reason when its turn comes."""
     with suppress(Exception), open(path, "rb") as file, open_image(file) as image:
         return 0 if image.format == "JPEG" else 4 * image.width * image.height
     return 0

@@ -1,7 +1,7 @@
 """Entropy indexing of a packed dataset: adds, shard by shard, the indexes that `pack` with index=True makes.
 
-The result is the dataset that packing with the index would have made. `fastload.store.rewrite` describes what is durable when, and what a
-kill leaves.
+The result is the dataset that packing with the index would have made. `fastload.store.rewrite` describes what
+is durable when, and what a kill leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class IndexSummary:
     Attributes:
         samples: samples in the dataset.
         jpegs: samples whose image is a JPEG.
-        indexed: samples that now have an entropy index; other JPEGs are of a kind without one (progressive, damaged, very small).
+        indexed: samples that now have an entropy index; other JPEGs are of a kind without one (progressive,
+            damaged, very small).
         added: samples that got it in this call.
         shards: shards that this call rewrote.
         seconds: wall-clock time of this call.
@@ -46,13 +47,13 @@ class IndexSummary:
 def index(
     path: str | os.PathLike[str], *, workers: int | None = None, progress: bool = False
 ) -> IndexSummary:
-    """Adds the entropy index, with which crops are decoded faster, to each JPEG of a packed dataset that has none; and the sidecar, by
-    which the dataset opens faster.
+    """Adds the entropy index, with which crops are decoded faster, to each JPEG of a packed dataset that has
+    none; and the sidecar, by which the dataset opens faster.
 
-    Afterwards the dataset equals, in every sample and field, one packed with index=True. A shard that gets indexes is written
-    beside the old one, which is then removed unless an older version of the dataset has it: the disk needs room for one more shard.
-    Processes that have the dataset open are not disturbed. If the call is stopped, even by a kill, the dataset is whole; another call
-    does the rest.
+    Afterwards the dataset equals, in every sample and field, one packed with index=True. A shard that gets
+    indexes is written beside the old one, which is then removed unless an older version of the dataset has
+    it: the disk needs room for one more shard. Processes that have the dataset open are not disturbed. If the
+    call is stopped, even by a kill, the dataset is whole; another call does the rest.
 
     Args:
         path: the dataset's directory.
@@ -143,7 +144,8 @@ class _Job:
         self.added += seen.record is not None
 
     def _look(self, reader: DatasetReader, at: int) -> _Seen:
-        """Indexes one sample; runs in threads. Raises SampleError, which names the sample, if its record is damaged."""
+        """Indexes one sample; runs in threads. Raises SampleError, which names the sample, if its record
+        is damaged."""
         fields = reader.record_fields(at)
         read = sum(len(data) for _, _, data in fields)
         image = indexed_image(fields)

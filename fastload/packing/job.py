@@ -1,13 +1,16 @@
-"""PackJob: the work of a pack on each sample of a source: reading and encoding on threads, and writing in order by one writer.
+"""PackJob: the work of a pack on each sample of a source: reading and encoding on threads, and writing in
+order by one writer.
 
 NOTE [ pack: resume ]
-Samples are written in the order of positions. The writer receives each sample with the tally after it. It stores the tally of its last
-commit, and a log entry for each sample up to there. A resumed pack continues after those samples if the source still has them unchanged
-(see NOTE [ pack: what a resume checks ]), so it writes what an uninterrupted pack would have written.
-The options must be the same, but for those that concern samples not written yet: `VARYING`.
+Samples are written in the order of positions. The writer receives each sample with the tally after it. It
+stores the tally of its last commit, and a log entry for each sample up to there. A resumed pack continues
+after those samples if the source still has them unchanged (see NOTE [ pack: what a resume checks ]), so it
+writes what an uninterrupted pack would have written. The options must be the same, but for those that concern
+samples not written yet: `VARYING`.
 
-`place_of` names the destination of a pack: a folder, or a URL with the local folder through which its shards go. `Survey` counts a source's
-images, before or during a pack, that have more than 8 bits and cannot be stored.
+`place_of` names the destination of a pack: a folder, or a URL with the local folder through which its shards
+go. `Survey` counts a source's images, before or during a pack, that have more than 8 bits and cannot be
+stored.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ from fastload.store.manifest import new_path
 
 
 def destination(out: str | os.PathLike[str], run: RunOptions) -> tuple[Path, Callable[..., DatasetWriter]]:
-    """The folder that a pack writes to, and what opens its writer: called with DatasetWriter's arguments from the schema on.
+    """The folder that a pack writes to, and what opens its writer: called with DatasetWriter's arguments from
+    the schema on.
 
     Raises:
         ArgumentError: an option of URLs is given for a folder, or the URL or an option is wrong.
@@ -124,7 +128,8 @@ class Survey:
 
 
 def survey(source: Source, order: Order, begin: int, *, by_name: bool) -> Survey:
-    """Looks at the headers of at most `SAMPLES` images and `BYTES` bytes, evenly spread over the order from a place on.
+    """Looks at the headers of at most `SAMPLES` images and `BYTES` bytes, evenly spread over the order from a
+    place on.
 
     Args:
         source: the source; one that only one thread may use is not surveyed.
@@ -168,8 +173,8 @@ def run_job(job: PackJob, out: str | os.PathLike[str], run: RunOptions) -> PackS
     """Makes the dataset `out` of a job's samples.
 
     Raises:
-        PackError: a sample cannot be packed (PackStoppedError), `out` is in the way, the disk is full. What has been written stays, for a
-            resume.
+        PackError: a sample cannot be packed (PackStoppedError), `out` is in the way, the disk is full. What
+            has been written stays, for a resume.
     """
     started = time.monotonic()
     folder, open_writer = destination(out, run)
@@ -339,7 +344,8 @@ class PackJob:
     def outcomes(
         self, prepare: Callable[..., Prepared], start: int, stop: int, workers: int
     ) -> Generator[Outcome]:
-        """Outcomes of the samples at the places `start` .. `stop` - 1 of the order; `prepare` is the writer's. To be closed."""
+        """Outcomes of the samples at the places `start` .. `stop` - 1 of the order; `prepare` is the
+        writer's. To be closed."""
         pipeline = OrderedPipeline(
             lambda place, item: self._outcome(prepare, place, item),
             start,
@@ -358,12 +364,14 @@ class PackJob:
         )
 
     def _resumed(self, writer: DatasetWriter, workers: int) -> Tally:
-        """The tally of the samples written already, with the position at which this call continues; an empty one at the start."""
+        """The tally of the samples written already, with the position at which this call continues; an
+        empty one at the start."""
         tally = Tally(writer.state)
         tally.max_pixels = max(tally.max_pixels, self.options.max_pixels)
         if tally.noted * ENTRY.itemsize != len(writer.noted):
             raise PackError(
-                f"{writer.title} was begun by another version of fastload, so it cannot be resumed: --overwrite starts again"
+                f"{writer.title} was begun by another version of fastload, so it cannot be resumed: "
+                "--overwrite starts again"
             )
         try:
             tally.position = self.origins.resume_at(writer.noted, self.order, workers)
@@ -372,17 +380,20 @@ class PackJob:
         return tally
 
     def refuse_others(self, title: str, manifest: Manifest) -> None:
-        """Raises PackError if the dataset is finished, but was packed from other samples than the source has."""
+        """Raises PackError if the dataset is finished, but was packed from other samples than the source
+        has."""
         stored, now = manifest.options, self.identity()
         for name in ("source_digest", "limit"):
             if stored.get(name) != now[name]:
                 raise PackError(
-                    f"{title} is complete, with {name}={stored.get(name)!r} where it is {now[name]!r} now: --overwrite packs it again"
+                    f"{title} is complete, with {name}={stored.get(name)!r} where it is "
+                    f"{now[name]!r} now: --overwrite packs it again"
                 )
 
     def refuse_deep(self, begin: int | None = None) -> None:
-        """Refuses a source with images of more than 8 bits a channel, and says how many: before anything is written by the images that
-        are no JPEG by name, and where one is met in the midst, of all from there on.
+        """Refuses a source with images of more than 8 bits a channel, and says how many: before anything is
+        written by the images that are no JPEG by name, and where one is met in the midst, of all from there
+        on.
 
         Raises:
             PackError: there are such images.
@@ -391,11 +402,15 @@ class PackJob:
             return
         found = survey(self.source, self.order, begin or 0, by_name=begin is None)
         if found.deep:
-            images = f"{found.looked:,} images looked at{' (those that are not named as JPEGs)' if begin is None else ''}"
+            images = (
+                f"{found.looked:,} images looked "
+                f"at{' (those that are not named as JPEGs)' if begin is None else ''}"
+            )
             raise PackStoppedError(f"{found.first}: {found.reason}. {found.deep:,} of the {images} are such")
 
     def write(self, writer: SampleWriter, outcome: Outcome, tally: Tally) -> None:
-        """Writes one sample, or leaves it out, and counts it. Raises PackStoppedError for a bad one where on_error is "raise"."""
+        """Writes one sample, or leaves it out, and counts it. Raises PackStoppedError for a bad one where
+        on_error is "raise"."""
         if outcome.prepared is None and self.options.on_error == "raise":
             if isinstance(outcome.error, DeepImageError):
                 self.refuse_deep(tally.position)
@@ -433,7 +448,8 @@ class PackJob:
             return _Read(stamp, None, error)
 
     def _outcome(self, prepare: Callable[..., Prepared], place: int, read: _Read | None) -> Outcome:
-        """Reads and encodes one sample and builds its record. A failure of the sample itself is returned as an outcome."""
+        """Reads and encodes one sample and builds its record. A failure of the sample itself is returned
+        as an outcome."""
         position = self.order[place]
         item: Item | None = None
         try:
@@ -447,13 +463,13 @@ class PackJob:
             raise
         except MemoryError as error:
             raise ResourceError(
-                f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower max_pixels"
+                f"{self.source.name(position)}: no memory to pack it: use fewer workers, or a lower "
+                "max_pixels"
             ) from error
         except (FastloadError, OSError) as error:
             name = self.source.name(position)
-            reason = _reason(error, item).removeprefix(
-                f"{name}: "
-            )  # a message that stands alone names the sample, as this one will
+            # A message that stands alone names the sample, as this one will.
+            reason = _reason(error, item).removeprefix(f"{name}: ")
             return Outcome(name, None, self.origins.left_out(position), reason=reason, error=error)
         size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
         size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)

@@ -18,8 +18,9 @@ JPEG_SIDE_MOST = 65500
 def shrunk_size(
     width: int, height: int, max_side: int | None, min_side: int | None
 ) -> tuple[int, int] | None:
-    """(width, height) at which the longer side is at most max_side and the shorter at most min_side, of the same aspect
-    ratio, rounded to whole pixels and at least 1; None when the image is no larger than that already."""
+    """(width, height) at which the longer side is at most max_side and the shorter at most min_side, of the
+    same aspect ratio, rounded to whole pixels and at least 1; None when the image is no larger than that
+    already."""
     scale = 1.0
     if max_side is not None:
         scale = min(scale, max_side / max(width, height))
@@ -79,6 +80,7 @@ def _turbojpeg() -> tuple[Any, dict[str, int]]:
         ) from error
     except (RuntimeError, OSError) as error:
         raise MissingLibrary(
-            "encoding a JPEG needs the TurboJPEG library: install libturbojpeg0 (Debian), libturbojpeg (Ubuntu), "
+            "encoding a JPEG needs the TurboJPEG library: install libturbojpeg0 (Debian), "
+            "libturbojpeg (Ubuntu), "
             "jpeg-turbo (Homebrew) or libjpeg-turbo (conda)"
         ) from error

@@ -1,7 +1,9 @@
-"""Keywords of `pack`, `attach` and `append`, made from the declarations of the options: signature, docstring, and the values of a call.
+"""Keywords of `pack`, `attach` and `append`, made from the declarations of the options: signature, docstring,
+and the values of a call.
 
-A function that takes them is written as ``def pack(source, out, **options: Unpack[PackKeywords])``: type checkers read the TypedDict.
-`takes_options` gives it the signature and the docstring of a function that names every keyword, so that help() shows them.
+A function that takes them is written as ``def pack(source, out, **options: Unpack[PackKeywords])``: type
+checkers read the TypedDict. `takes_options` gives it the signature and the docstring of a function that names
+every keyword, so that help() shows them.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ def _words(text: Words, command: str) -> str:
 
 
 def settled(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each keyword of a command: the one given, or the default. Raises TypeError for a keyword that it has not."""
+    """The value of each keyword of a command: the one given, or the default. Raises TypeError for a
+    keyword that it has not."""
     known = keywords(command)
     for name in given:
         if name not in known:
@@ -87,7 +90,8 @@ def settled(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def takes_options(function: F) -> F:
-    """Shows the keywords of a command where its function shows ``**options``: in the signature and in the docstring's Args."""
+    """Shows the keywords of a command where its function shows ``**options``: in the signature and in the
+    docstring's Args."""
     command = function.__name__
     signature, hints = inspect.signature(function), dict(function.__annotations__)
     hints.pop("options")

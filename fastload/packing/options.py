@@ -1,14 +1,16 @@
-"""Options of a pack: each is declared once, as a field of a frozen dataclass, which is checked when it is created.
+"""Options of a pack: each is declared once, as a field of a frozen dataclass, which is checked when it is
+created.
 
-1. The field is the option: its name, its type, its default, its limits, and what help() and ``--help`` say of it (`option`). Fields stand
-   in the order in which help() and ``--help`` show them.
-2. Its class says where it goes: options for how samples become records (`PackOptions`) are stored in the manifest and sent to the tasks of
-   a cluster; those for reading a source (`fastload.sources.options`) are sent to the tasks; those of a run (`RunOptions`) stay with the
-   process that packs.
-3. The commands that take it name it in their `TypedDict` at the end of this file, which is what type checkers know of their keywords.
+1. The field is the option: its name, its type, its default, its limits, and what help() and ``--help`` say of
+   it (`option`). Fields stand in the order in which help() and ``--help`` show them.
+2. Its class says where it goes: options for how samples become records (`PackOptions`) are stored in the
+   manifest and sent to the tasks of a cluster; those for reading a source (`fastload.sources.options`) are
+   sent to the tasks; those of a run (`RunOptions`) stay with the process that packs.
+3. The commands that take it name it in their `TypedDict` at the end of this file, which is what type checkers
+   know of their keywords.
 
-`fastload.packing.keywords` makes signatures and docstrings from this, and `fastload.cli.options` the flags. tests/packing/test_options.py
-checks that names and types are equal, and adds an option to prove it.
+`fastload.packing.keywords` makes signatures and docstrings from this, and `fastload.cli.options` the flags.
+tests/packing/test_options.py checks that names and types are equal, and adds an option to prove it.
 """
 
 from __future__ import annotations
@@ -44,13 +46,18 @@ class PackOptions:
     encode: Encode = field(
         default="lossless",
         metadata=option(
-            '"lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, progressive and arithmetic ones become '
-            'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" (JPEGs, PNGs and WebPs byte for byte), '
-            '"dct" (as "keep", with the coefficients of JPEGs in a form that decodes about twice as fast, of which `unpack` makes the same '
+            '"lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, '
+            "progressive and arithmetic ones become "
+            'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" '
+            "(JPEGs, PNGs and WebPs byte for byte), "
+            '"dct" (as "keep", with the coefficients of JPEGs in a form that decodes about twice as '
+            "fast, of which `unpack` makes the same "
             'files again), "jpeg" (all encoded anew) or "raw" (all decoded).',
             {
-                "pack": "How images are stored: with the same pixels, files byte for byte, in a form that decodes faster, all encoded "
-                "anew, or all decoded. With lossless, metadata is dropped, progressive JPEGs become baseline, and other formats are stored "
+                "pack": "How images are stored: with the same pixels, files byte for byte, in a form that "
+                "decodes faster, all encoded "
+                "anew, or all decoded. With lossless, metadata is dropped, progressive JPEGs become "
+                "baseline, and other formats are stored "
                 "as pixels.",
                 "append": "How images are stored",
             },
@@ -96,10 +103,13 @@ class PackOptions:
     exif: Exif = field(
         default="ignore",
         metadata=option(
-            '"ignore" the orientation, as ImageFolder does, or "apply" it. Annotations of COCO, VOC and YOLO, and masks in folders, turn '
-            'with their images, unless they are of the upright ones already; other sources with boxes or masks are refused with "apply".',
+            '"ignore" the orientation, as ImageFolder does, or "apply" it. Annotations of COCO, VOC '
+            "and YOLO, and masks in folders, turn "
+            "with their images, unless they are of the upright ones already; other sources with "
+            'boxes or masks are refused with "apply".',
             {
-                "pack": "Treatment of EXIF orientations. With apply, images are turned upright, without loss where their "
+                "pack": "Treatment of EXIF orientations. With apply, images are turned upright, without loss "
+                "where their "
                 "sides allow it; with ignore they are counted, and left as ImageFolder leaves them.",
                 "append": "Treatment of EXIF orientations",
             },
@@ -109,11 +119,17 @@ class PackOptions:
     check: Check = field(
         default="entropy",
         metadata=option(
-            '"entropy" walks the coded data of every JPEG, so that each that libjpeg-turbo would only decode with warnings is named; it '
-            'costs about 0.4 ms of CPU time for 100 KB. "structure" walks the markers, and looks into the coded data of those files only '
-            "whose markers are not as they should be (cut off, without an end, with bytes between segments, restarts out of order).",
+            '"entropy" walks the coded data of every JPEG, so that each that libjpeg-turbo would '
+            "only decode with warnings is named; it "
+            'costs about 0.4 ms of CPU time for 100 KB. "structure" walks the markers, and looks '
+            "into the coded data of those files only "
+            "whose markers are not as they should be (cut off, without an end, with bytes between "
+            "segments, restarts out of order).",
             {
-                "pack": "How far a JPEG is checked: all of its coded data, or only its markers, which is quicker with --no-index.",
+                "pack": (
+                    "How far a JPEG is checked: all of its coded data, or only its markers, which is "
+                    "quicker with --no-index."
+                ),
                 "append": "How far a JPEG is checked",
             },
             as_packed=True,
@@ -122,8 +138,10 @@ class PackOptions:
     index: bool = field(
         default=True,
         metadata=option(
-            "store with each JPEG where in its coded data MCUs start (at most 1.5 % of its size), so that a crop is decoded without "
-            'reading what comes before it; the JPEG itself is not changed. It is made in the walk of check="entropy".',
+            "store with each JPEG where in its coded data MCUs start (at most 1.5 % of its size), so "
+            "that a crop is decoded without "
+            "reading what comes before it; the JPEG itself is not changed. It is made in the walk of "
+            'check="entropy".',
             {
                 "pack": "Note where in each JPEG's data its parts start, so that crops decode faster.",
                 "append": "Make the entropy index, or not",
@@ -134,7 +152,8 @@ class PackOptions:
     optimize_huffman: bool = field(
         default=False,
         metadata=option(
-            "give JPEGs Huffman tables of their own: the same pixels in some per cent less, for about 4 ms of CPU time for 100 KB. Not "
+            "give JPEGs Huffman tables of their own: the same pixels in some per cent less, for "
+            "about 4 ms of CPU time for 100 KB. Not "
             'with "keep", "dct" or "raw".',
             {
                 "pack": "The same pixels in smaller JPEGs; packing takes longer.",
@@ -147,8 +166,13 @@ class PackOptions:
         default="raise",
         metadata=option(
             {
-                "pack": '"raise" at the first sample that cannot be packed, or "skip" such samples and name them.',
-                "attach": '"raise" at the first sample that cannot be attached, or "skip" such samples and name them.',
+                "pack": (
+                    '"raise" at the first sample that cannot be packed, or "skip" such samples and name them.'
+                ),
+                "attach": (
+                    '"raise" at the first sample that cannot be attached, or "skip" such samples and '
+                    "name them."
+                ),
             },
             {
                 "pack": "At a sample that cannot be packed: stop, or leave it out and name it.",
@@ -197,7 +221,10 @@ class PackOptions:
         default=MAX_PIXELS,
         metadata=option(
             {
-                "pack": "larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by default.",
+                "pack": (
+                    "larger images are refused before they are decoded; FASTLOAD_MAX_PIXELS or 2**28 by "
+                    "default."
+                ),
                 "append": "larger images are refused before they are decoded.",
             },
             {
@@ -223,12 +250,14 @@ class PackOptions:
                 raise ArgumentError(f"{name}={getattr(self, name)!r} is neither True nor False")
         if self.optimize_huffman and self.encode in ("keep", "dct", "raw"):
             raise ArgumentError(
-                f"optimize_huffman writes JPEGs anew, which encode={self.encode!r} does not; use it with lossless or jpeg"
+                f"optimize_huffman writes JPEGs anew, which encode={self.encode!r} does not; use it "
+                "with lossless or jpeg"
             )
         _check_limits(self)
         if self.encode == "keep" and (self.shrinks or self.exif == "apply"):
             raise ArgumentError(
-                "encode='keep' stores every JPEG byte for byte, which max_side, min_side and exif='apply' would change; "
+                "encode='keep' stores every JPEG byte for byte, which max_side, min_side and "
+                "exif='apply' would change; "
                 "use encode='lossless' with them: it touches only the images that they concern"
             )
 
@@ -244,7 +273,8 @@ class PackOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Options for how a pack runs and where its shards end. The samples and their order do not depend on them.
+    """Options for how a pack runs and where its shards end. The samples and their order do not depend on
+    them.
 
     Raises:
         ArgumentError: a value out of range, or two that contradict each other.
@@ -271,7 +301,8 @@ class RunOptions:
     shard_samples: int | None = field(
         default=None,
         metadata=option(
-            "instead, each shard takes so many consecutive samples of the order: what is in which shard does not depend on sizes. A shard "
+            "instead, each shard takes so many consecutive samples of the order: what is in which "
+            "shard does not depend on sizes. A shard "
             'from which on_error="skip" left samples out has fewer.',
             "Begin a shard at every N-th sample instead of by bytes.",
             limits=(1, 2**32 - 1),
@@ -283,7 +314,10 @@ class RunOptions:
         metadata=option(
             {
                 "pack": "replace a dataset, finished or half-written, at `out`.",
-                "attach": "replace a dataset, finished or half-written, at `out`; the files of the source are never touched.",
+                "attach": (
+                    "replace a dataset, finished or half-written, at `out`; the files of the source are "
+                    "never touched."
+                ),
             },
             {"pack": "Replace what is at OUT.", "attach": "Replace what is at INDEX."},
         ),
@@ -292,8 +326,10 @@ class RunOptions:
         default=False,
         metadata=option(
             {
-                "pack": "go on with a half-written one, made with the same options; on_error, limit, max_pixels and workers may be "
-                "others. Samples that are written must not have changed in the source; others may be mended, removed or added.",
+                "pack": "go on with a half-written one, made with the same options; on_error, limit, "
+                "max_pixels and workers may be "
+                "others. Samples that are written must not have changed in the source; others may be "
+                "mended, removed or added.",
                 "append": "go on with an append that was stopped, with the same source and options.",
             },
             {
@@ -306,7 +342,8 @@ class RunOptions:
     staging: str | os.PathLike[str] | None = field(
         default=None,
         metadata=option(
-            "for a URL, the local folder of shards that are being written, and of the journal, which resume=True needs; by default one of "
+            "for a URL, the local folder of shards that are being written, and of the journal, which "
+            "resume=True needs; by default one of "
             "its own for each URL in `staging` of the cache folder ($FASTLOAD_CACHE, or ~/.cache/fastload).",
             "To a URL: where shards lie until they are uploaded, and what --resume needs.",
             metavar="DIR",
@@ -317,7 +354,8 @@ class RunOptions:
         repr=False,
         metadata=option(
             "for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.",
-            "For a URL: an option of its store, as endpoint=http://host:8333, region=us-east-1 or client_options.allow_http=true; may be "
+            "For a URL: an option of its store, as endpoint=http://host:8333, region=us-east-1 or "
+            "client_options.allow_http=true; may be "
             "repeated. Other options are read from the environment.",
             flag="--storage-option",
             metavar="KEY=VALUE",
@@ -327,18 +365,24 @@ class RunOptions:
     timeout: float | str | None = field(
         default=None,
         metadata=option(
-            "for a URL, seconds after which a request that fails again and again is given up, or text such as ``6h``; 60 by default.",
-            "For a URL: how long a request that fails is tried again, as 90s, 30min or 6h; 60 seconds by default.",
+            "for a URL, seconds after which a request that fails again and again is given up, or "
+            "text such as ``6h``; 60 by default.",
+            "For a URL: how long a request that fails is tried again, as 90s, 30min or 6h; 60 "
+            "seconds by default.",
             metavar="TIME",
         ),
     )
     ray: bool | str | None = field(
         default=None,
         metadata=option(
-            'pack on a Ray cluster: True for the one that ``ray.init()`` finds or starts, or an address ("auto", "10.0.0.5:6379"). Every '
-            "shard is a task; `out` is a URL or a folder that all nodes share, and they all see the source. With the same shard_samples "
-            "the dataset is that of a pack on one machine, byte for byte; without it, a shard takes a 64th of the samples, and at most "
-            "8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of each node. Needs torch-fastload[ray].",
+            "pack on a Ray cluster: True for the one that ``ray.init()`` finds or starts, or an "
+            'address ("auto", "10.0.0.5:6379"). Every '
+            "shard is a task; `out` is a URL or a folder that all nodes share, and they all see the "
+            "source. With the same shard_samples "
+            "the dataset is that of a pack on one machine, byte for byte; without it, a shard takes "
+            "a 64th of the samples, and at most "
+            "8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of "
+            "each node. Needs torch-fastload[ray].",
             "Pack on a Ray cluster, at ADDRESS or as ray.init() finds it; stands after SRC and OUT.",
             metavar="[ADDRESS]",
         ),
@@ -391,7 +435,8 @@ def _one_of(name: str, value: object) -> None:
 
 
 def _check_limits(options: Any) -> None:
-    """Raises ArgumentError if a whole number among some options is out of its limits. None is one where it is the default."""
+    """Raises ArgumentError if a whole number among some options is out of its limits. None is one where it
+    is the default."""
     for each in fields(options):
         value, limits = getattr(options, each.name), declared(each).limits
         if limits is None or (value is None and each.default is None):

@@ -1,15 +1,18 @@
-"""OriginLog: holds the origin of each written sample, and decides from that log, sample by sample, where a resume continues.
+"""OriginLog: holds the origin of each written sample, and decides from that log, sample by sample, where a
+resume continues.
 
 NOTE [ pack: what a resume checks ]
-The writer stores an entry for each sample that the pack has handled: whether it was written or left out, digests of its name and of its
-fields, the size and the modification time of its file, and the CRC32C of the image's bytes. A resume compares the source, in its order,
-with these entries, and checks no sample after them:
+The writer stores an entry for each sample that the pack has handled: whether it was written or left out,
+digests of its name and of its fields, the size and the modification time of its file, and the CRC32C of the
+image's bytes. A resume compares the source, in its order, with these entries, and checks no sample after
+them:
 1. All written samples are still there, in the same order, without new samples between them.
-2. Each has the same fields and the same image: by the file's size and time, and by its bytes if only the time differs, or if the source
-   does not know them.
+2. Each has the same fields and the same image: by the file's size and time, and by its bytes if only the time
+   differs, or if the source does not know them.
 3. Samples that were left out may be gone or changed. They stay left out.
-So a file that is not written yet may be repaired, removed or added. A source that does not know the files of its samples (a Dataset), or
-not all of them, cannot say that a sample is unchanged: the resume reads each sample that is written, and compares image and fields.
+So a file that is not written yet may be repaired, removed or added. A source that does not know the files of
+its samples (a Dataset), or not all of them, cannot say that a sample is unchanged: the resume reads each
+sample that is written, and compares image and fields.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ class Log(Protocol):
 
 
 class Order:
-    """Positions in the order in which they are written: of `positions`, or 0, 1, ...; the first `count` of them."""
+    """Positions in the order in which they are written: of `positions`, or 0, 1, ...; the first `count` of
+    them."""
 
     def __init__(self, count: int, positions: Numbers | None = None) -> None:
         self._count = count
@@ -97,9 +101,11 @@ def name_digests(source: Source) -> Numbers:
 
 
 def shuffled(names: Numbers, seed: int) -> Numbers:
-    """Positions in a random order. Whether one sample comes before another depends only on the seed and their two names.
+    """Positions in a random order. Whether one sample comes before another depends only on the seed and their
+    two names.
 
-    So adding or removing a file does not change the order of the others. Equal names are told apart by their order.
+    So adding or removing a file does not change the order of the others. Equal names are told apart by their
+    order.
     """
     by_name, mixed, order, start = Keyed(), Keyed(), Numbers("<i8"), 0
     for block in names.blocks():
@@ -141,11 +147,13 @@ class OriginLog:
         ] = {}  # cached digests of fields that are a label alone, as in most sources
 
     def stamp(self, position: int) -> tuple[int, int]:
-        """Size and time of a sample's file; UNKNOWN if the source does not know them. Call it before the sample is read."""
+        """Size and time of a sample's file; UNKNOWN if the source does not know them. Call it before the
+        sample is read."""
         return self._stamp(position) or UNKNOWN
 
     def _stamp(self, position: int) -> tuple[int, int] | None:
-        """Size and time of a sample's file; UNKNOWN if the source does not know them, None if the file cannot be looked at."""
+        """Size and time of a sample's file; UNKNOWN if the source does not know them, None if the file
+        cannot be looked at."""
         try:
             return UNKNOWN if self._traced is None else self._traced.stamp(position)
         except (OSError, ValueError):
@@ -168,9 +176,8 @@ class OriginLog:
         if len(noted) % ENTRY.itemsize:
             raise PackError(f"its notes on samples are of another version of fastload: {_AGAIN}")
         place, begins = 0, []
-        for first, entries in _spans(
-            noted
-        ):  # all names before the first sample is looked at, which may have to be read
+        # All names before the first sample is looked at, which may have to be read.
+        for first, entries in _spans(noted):
             begins.append(place)
             place = self._places(noted, first, entries, order, place)[1]
 
@@ -190,7 +197,8 @@ class OriginLog:
     def _blocks(
         self, noted: Log, order: Order, begins: list[int]
     ) -> Iterator[list[tuple[npt.NDArray[np.int64], npt.NDArray[Any]]]]:
-        """Positions and entries of the samples that were written, in blocks, for each span of the log; the span's first place is known."""
+        """Positions and entries of the samples that were written, in blocks, for each span of the log; the
+        span's first place is known."""
         for (first, entries), begin in zip(_spans(noted), begins, strict=True):
             places, end = self._places(noted, first, entries, order, begin)
             written = np.flatnonzero(entries["written"])
@@ -203,7 +211,8 @@ class OriginLog:
     def _places(
         self, noted: Log, first: int, entries: npt.NDArray[Any], order: Order, place: int
     ) -> tuple[npt.NDArray[np.int64], int]:
-        """The place of each entry of a span in the order, -1 for one that was left out and is gone; and the place after the last.
+        """The place of each entry of a span in the order, -1 for one that was left out and is gone; and the
+        place after the last.
 
         Args:
             noted: the whole log, for a message.
@@ -238,11 +247,18 @@ class OriginLog:
             )
         name, digest = self._source.name(order[place]), self._names[order[place]]
         if any(bool((entries["name"] == digest).any()) for _, entries in _spans(noted, number)):
-            return f"a sample that is written already is no longer {before}, where {name} is now: put it back, or {_AGAIN}"
-        return f"{name} was not there when the pack was begun, and comes before samples that are written already: take it out, or {_AGAIN}"
+            return (
+                f"a sample that is written already is no longer {before}, where {name} is now: put it "
+                f"back, or {_AGAIN}"
+            )
+        return (
+            f"{name} was not there when the pack was begun, and comes before samples that are written "
+            f"already: take it out, or {_AGAIN}"
+        )
 
     def _check(self, position: int, entry: _Entry) -> None:
-        """Raises PackError if a sample was written from other fields or another image than the source has now."""
+        """Raises PackError if a sample was written from other fields or another image than the source has
+        now."""
         changed = f"{self._source.name(position)} has changed since it was written"
         fields = None if self._traced is None else self._traced.fields_of(position)
         if fields is not None and self._fields(fields) != entry.fields:
@@ -263,7 +279,10 @@ class OriginLog:
             ) from error
         if _image_crc(item) != entry.crc or self._fields(item.values) != entry.fields:
             if self._traced is None:
-                changed += f", or {self._source.title} gives another sample at every reading, which cannot be resumed"
+                changed += (
+                    f", or {self._source.title} gives another sample at every reading, which cannot be "
+                    "resumed"
+                )
             raise PackError(f"{changed}: restore it, or {_AGAIN}")
 
     def _fields(self, values: dict[str, Value]) -> int:

@@ -21,15 +21,17 @@ from fastload.store.manifest import looks_unfinished
 
 @takes_options
 def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeywords]) -> PackSummary:
-    """Packs a source into the dataset directory `out`, or to a URL; the dataset exists once this returns, and not before.
+    """Packs a source into the dataset directory `out`, or to a URL; the dataset exists once this returns, and
+    not before.
 
     To a URL, each shard is uploaded as soon as it is complete; the local disk needs room for two.
 
     Args:
-        source: a folder of class folders, a dataset in the layout of COCO, Pascal VOC, YOLO, Cityscapes or ADE20K, a folder of images and
-            one of masks, a .csv/.tsv of path,label, .tar files (WebDataset), .parquet, .arrow or TFRecord files, a folder
-            of MDS shards or LitData chunks, an LMDB file, images without labels (a folder, a pattern, paths), a map-style Dataset, a
-            ray.data.Dataset, or any `Source`.
+        source: a folder of class folders, a dataset in the layout of COCO, Pascal VOC, YOLO, Cityscapes or
+            ADE20K, a folder of images and one of masks, a .csv/.tsv of path,label, .tar files (WebDataset),
+            .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, an LMDB file, images
+            without labels (a folder, a pattern, paths), a map-style Dataset, a ray.data.Dataset, or any
+            `Source`.
         out: the directory to make, or a URL: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
 
     Returns:
@@ -38,8 +40,8 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
         RemoteError: the store does not answer, or denies access.
-        PackError: the source or a sample cannot be packed (PackStoppedError), `out` is in the way, the disk is full. Written samples
-            stay, for resume=True.
+        PackError: the source or a sample cannot be packed (PackStoppedError), `out` is in the way, the disk
+            is full. Written samples stay, for resume=True.
     """
     given = settled("pack", options)
     chosen = PackOptions.of(given)
@@ -59,7 +61,8 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
 
 
 def refuse_swapped(command: str, source: object, out: str | os.PathLike[str]) -> None:
-    """Raises PackError if the two are the wrong way round: the source is a dataset, or is not there, and `out` is what could be packed."""
+    """Raises PackError if the two are the wrong way round: the source is a dataset, or is not there, and
+    `out` is what could be packed."""
     if not isinstance(source, str | os.PathLike) or any(mark in os.fspath(source) for mark in PATTERN_MARKS):
         return
     path, there = expanded(source), expanded(out)

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 CHUNK = 16
-"""Positions that a thread takes at once: one hand-over between threads costs as much as copying a small image."""
+"""Positions that a thread takes at once: one hand-over between threads costs as much as copying a small
+image."""
 FLUSH_BYTES = 4 << 20
 HELD_BYTES = 256 << 20
 
@@ -29,14 +30,15 @@ R = TypeVar("R", bound=Sized)
 class OrderedPipeline(Generic[I, R]):
     """Runs ``work(position, prepared)`` on threads and yields lists of results in the order of positions.
 
-    1. `work` is called once for each position of [first, last) and must not raise: a failure is a result too. If it
-       does raise, `results` raises that in its place.
-    2. With `prepare`, ``prepare(position)`` is called in the thread that iterates `results`, in order, and its value
-       is handed to `work`; without, `work` gets None.
-    3. At most about `held` bytes of results wait for the consumer. The thread whose chunk is the next to be consumed
-       never waits, so the pipeline cannot deadlock.
+    1. `work` is called once for each position of [first, last) and must not raise: a failure is a result too.
+       If it does raise, `results` raises that in its place.
+    2. With `prepare`, ``prepare(position)`` is called in the thread that iterates `results`, in order, and
+       its value is handed to `work`; without, `work` gets None.
+    3. At most about `held` bytes of results wait for the consumer. The thread whose chunk is the next to be
+       consumed never waits, so the pipeline cannot deadlock.
     4. Leaving the ``with`` block stops and joins the threads, wherever iteration was.
-    5. With ``workers=0`` there are no threads: each result is made when it is asked for, in the thread that iterates `results`.
+    5. With ``workers=0`` there are no threads: each result is made when it is asked for, in the thread that
+       iterates `results`.
     """
 
     def __init__(

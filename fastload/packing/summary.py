@@ -37,7 +37,8 @@ class PackSummary:
         optimized: JPEGs given smaller Huffman tables, coefficients untouched.
         indexed: JPEGs stored with an entropy index.
         formats: number of samples by the format of their bytes.
-        warnings: (name, what libjpeg-turbo said) of JPEGs that decode only with warnings, at most `NAMES_KEPT`.
+        warnings: (name, what libjpeg-turbo said) of JPEGs that decode only with warnings, at most
+            `NAMES_KEPT`.
         warning_count: number of warnings in all.
         skipped: (name, reason) of samples left out under ``on_error="skip"``, at most `NAMES_KEPT`.
         skipped_count: number of samples left out in all.
@@ -45,7 +46,8 @@ class PackSummary:
         layout: the layout that the source was found to have, in words; "": it does not say.
         fields: the fields of every sample.
         classes: names of the labels 0, 1, ...; None: they have none.
-        class_counts: number of samples, or of objects, of each label, by the name of the field; of fields whose labels are classes.
+        class_counts: number of samples, or of objects, of each label, by the name of the field; of fields
+            whose labels are classes.
         seconds: wall-clock time of this call.
         packed_now: samples that this call packed; fewer than `samples` after a resume.
     """
@@ -120,14 +122,14 @@ COUNTS = (
 
 
 class Tally:
-    """Counts of a running pack. `state()` returns them as plain JSON, and `Tally(state)` continues from it."""
+    """Counts of a running pack. `state()` returns them as plain JSON, and `Tally(state)` continues from
+    it."""
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
         state = state or {}
         self.position: int = state.get("position", 0)
-        self.noted: int = state.get(
-            "noted", 0
-        )  # samples logged; `position` is smaller if some that were left out are gone
+        # Samples logged; `position` is smaller if some that were left out are gone.
+        self.noted: int = state.get("noted", 0)
         self.bytes_in: int = state.get("bytes_in", 0)
         self.bytes_out: int = state.get("bytes_out", 0)
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0) | dict(state.get("counts", {}))
@@ -193,7 +195,8 @@ class Tally:
         source: Iterable[Notice] = (),
         layout: str = "",
     ) -> PackSummary:
-        """The frozen summary; `source` are notices on what the source itself left out, `layout` is the one that it has."""
+        """The frozen summary; `source` are notices on what the source itself left out, `layout` is the one
+        that it has."""
         return PackSummary(
             samples=samples,
             shards=shards,

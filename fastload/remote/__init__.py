@@ -1,1 +1,2 @@
-"""Remote data: packed datasets in a bucket, read through a cache on the local disk. Needs the extra `remote` (obstore)."""
+"""Remote data: packed datasets in a bucket, read through a cache on the local disk. Needs the extra
+`remote` (obstore)."""

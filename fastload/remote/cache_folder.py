@@ -1,36 +1,40 @@
-"""CacheFolder: the local folder that caches datasets in buckets, its budget, and the locks that processes share.
+"""CacheFolder: the local folder that caches datasets in buckets, its budget, and the locks that processes
+share.
 
 NOTE [ cache: the folder ]
   fastload-cache.json          marks the folder as fastload's, and names the host that uses it
   lock                         held for a moment by a process that counts, makes or removes
-  NAME-HASH/                   one dataset: HASH is the hash of its whole URL and of its store's place, so that two never share a folder
+  NAME-HASH/                   one dataset: HASH is the hash of its whole URL and of its store's place, so
+  that two never share a folder
     dataset.json               its URL, without secrets
     users                      share-locked by every process that has the dataset open
-    claims                     one byte stands for each unit; a process locks the bytes of the units that it fetches
-    used                       bytes granted to the dataset, u64
-    grant-PID-N                locked by one process; its size is the bytes that were granted to the process and not yet written
-    CRC-SIZE-shard-NNNNN.lmdb  a shard as a sparse file; CRC and SIZE are the shard's, so that another shard of that name is another file
-    CRC-SIZE-shard-NNNNN.state which parts of the shard are there: a byte for each group of records and for each column
-    CRC-SIZE-index-NNNNN.bin   a segment, whole
-A process writes to a shard's file only after the budget has granted the pages. All processes share the budget: `used` is changed under
-`lock`. A grant is larger than one write. When room is short, `used` is counted anew: the bytes of the files on the disk, and the grants of
-living processes. That finds the grants of killed processes. It may count a byte twice, and forgets none.
-A dataset in use loses nothing: cached bytes stay. Where there is no room, datasets that nobody uses are removed, the one that was opened
-longest ago first. A process that opens a dataset with a smaller size than the caches have by then removes, of what nobody else has open,
-what is above it: other datasets, then whole shards of its own, the last ones first. The lock on `users` tells what is open. A reader that
-holds no lock (a forked child that has fetched nothing itself) goes on with the files that it has open.
-Only files with the names above are removed, and only from folders with such a name whose dataset.json is fastload's. Other files stay, and
-so do their folders.
+    claims                     one byte stands for each unit; a process locks the bytes of the units that it
+    fetches used                       bytes granted to the dataset, u64
+    grant-PID-N                locked by one process; its size is the bytes that were granted to the process
+    and not yet written CRC-SIZE-shard-NNNNN.lmdb  a shard as a sparse file; CRC and SIZE are the shard's, so
+    that another shard of that name is another file CRC-SIZE-shard-NNNNN.state which parts of the shard are
+    there: a byte for each group of records and for each column CRC-SIZE-index-NNNNN.bin   a segment, whole
+A process writes to a shard's file only after the budget has granted the pages. All processes share the
+budget: `used` is changed under `lock`. A grant is larger than one write. When room is short, `used` is
+counted anew: the bytes of the files on the disk, and the grants of living processes. That finds the grants of
+killed processes. It may count a byte twice, and forgets none. A dataset in use loses nothing: cached bytes
+stay. Where there is no room, datasets that nobody uses are removed, the one that was opened longest ago
+first. A process that opens a dataset with a smaller size than the caches have by then removes, of what nobody
+else has open, what is above it: other datasets, then whole shards of its own, the last ones first. The lock
+on `users` tells what is open. A reader that holds no lock (a forked child that has fetched nothing itself)
+goes on with the files that it has open. Only files with the names above are removed, and only from folders
+with such a name whose dataset.json is fastload's. Other files stay, and so do their folders.
 
 NOTE [ cache: one host ]
-Locks hold among the processes of one kernel, and on some network file systems not beyond. So the folder belongs to one host: a process
-that finds the boot ID of another host in fastload-cache.json, with a recent time, is refused. Every process that has a dataset open renews
-the file's time every RENEWED_S, even when it fetches nothing. A process that was stopped for so long that another host took the folder
-writes nothing to it from then on.
-A host that restarts has another boot ID, and must not wait for itself. fastload-cache.json says whether the folder lay on a disk of one
-host alone (`local`). Where it did, and does so here, both hosts have had that disk, and the other one's time on it is over: the folder is
-taken at once. A host that exports such a disk finds no `local` in the file of a network host, and waits. A name, an address or
-/etc/machine-id would not do: containers and cloned machines have them in common.
+Locks hold among the processes of one kernel, and on some network file systems not beyond. So the folder
+belongs to one host: a process that finds the boot ID of another host in fastload-cache.json, with a recent
+time, is refused. Every process that has a dataset open renews the file's time every RENEWED_S, even when it
+fetches nothing. A process that was stopped for so long that another host took the folder writes nothing to it
+from then on. A host that restarts has another boot ID, and must not wait for itself. fastload-cache.json says
+whether the folder lay on a disk of one host alone (`local`). Where it did, and does so here, both hosts have
+had that disk, and the other one's time on it is over: the folder is taken at once. A host that exports such a
+disk finds no `local` in the file of a network host, and waits. A name, an address or /etc/machine-id would
+not do: containers and cloned machines have them in common.
 
 Locks belong to open files: the kernel releases them when a process is killed, and nobody cleans up after it.
 """
@@ -75,8 +79,8 @@ from fastload.remote.shared_files import (
     trust,
 )
 
-# f_type of file systems on a disk, or in memory, that one kernel alone has mounted for writing. The list has no network or cluster file
-# systems, and none whose backing is unknown (FUSE, 9p, virtiofs).
+# f_type of file systems on a disk, or in memory, that one kernel alone has mounted for writing. The list has
+# no network or cluster file systems, and none whose backing is unknown (FUSE, 9p, virtiofs).
 _LOCAL = frozenset(
     {
         0xEF53,  # ext2, ext3, ext4
@@ -94,7 +98,8 @@ _STATFS_BYTES = 256  # more than struct statfs has anywhere; f_type is its first
 
 
 def boot_id() -> str:
-    """Boot ID of the running kernel: it differs after each start and on each host. Containers of one kernel share it, and share locks."""
+    """Boot ID of the running kernel: it differs after each start and on each host. Containers of one
+    kernel share it, and share locks."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -102,7 +107,8 @@ def boot_id() -> str:
 
 
 def is_local(folder: Path) -> bool:
-    """Returns True if a folder lies on a file system that only this host has mounted; False if that is not known."""
+    """Returns True if a folder lies on a file system that only this host has mounted; False if that is not
+    known."""
     if not sys.platform.startswith("linux"):
         return False
     found = ctypes.create_string_buffer(_STATFS_BYTES)
@@ -122,9 +128,11 @@ _open: weakref.WeakSet[LockFile] = weakref.WeakSet()
 
 
 class SelfClosing:
-    """Base class of objects that close themselves with their last reference; at the end of the program they stay open.
+    """Base class of objects that close themselves with their last reference; at the end of the program they
+    stay open.
 
-    The garbage collector may call close() while another thread does: one atomic step takes a descriptor out, so one thread closes it.
+    The garbage collector may call close() while another thread does: one atomic step takes a descriptor out,
+    so one thread closes it.
     """
 
     def close(self) -> None:
@@ -139,15 +147,17 @@ class SelfClosing:
 class LockFile(SelfClosing):
     """An open file with locks: on the whole file, or on ranges of bytes.
 
-    1. Locks belong to the open file: two LockFiles exclude each other, in one process too. A forked child that kept the parent's
-       descriptor would keep its locks after the parent's death, so it is closed there.
+    1. Locks belong to the open file: two LockFiles exclude each other, in one process too. A forked child
+       that kept the parent's descriptor would keep its locks after the parent's death, so it is closed there.
     2. Any thread may use it. `held` excludes the threads of this process from each other, too.
-    3. On a file that may not be written, every lock is refused. After close(), every call raises OSError (EBADF).
+    3. On a file that may not be written, every lock is refused. After close(), every call raises OSError
+       (EBADF).
     4. The file is closed with the last reference, if not before.
     """
 
     def __init__(self, path: Path, open_file: Callable[[Path, int], int]) -> None:
-        """Notes the path. `open_file` opens it for the first lock; `fastload.remote.shared_files` has such functions."""
+        """Notes the path. `open_file` opens it for the first lock; `fastload.remote.shared_files` has such
+        functions."""
         self.path = path
         self._open_file = open_file
         self._file: list[int] = []  # the descriptor, once it is open
@@ -165,17 +175,18 @@ class LockFile(SelfClosing):
             return self._file[0]
 
     def shared(self) -> bool:
-        """Takes the shared lock of the whole file without a wait; False: another LockFile has the exclusive one."""
+        """Takes the shared lock of the whole file without a wait; False: another LockFile has the
+        exclusive one."""
         return self._flock(fcntl.LOCK_SH)
 
     def exclusive(self) -> bool:
-        """Takes the exclusive lock of the whole file without a wait; it replaces a shared lock, which stays if this fails."""
+        """Takes the exclusive lock of the whole file without a wait; it replaces a shared lock, which
+        stays if this fails."""
         return self._flock(fcntl.LOCK_EX)
 
     def _flock(self, kind: int) -> bool:
-        file = (
-            self._descriptor()
-        )  # EACCES means here that the file may not be opened, and below that it is locked
+        # EACCES means here that the file may not be opened, and below that it is locked.
+        file = self._descriptor()
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -189,7 +200,8 @@ class LockFile(SelfClosing):
         """Waits for the exclusive lock, and holds it in the block. Every holder holds it for a moment only.
 
         Raises:
-            OSError: EAGAIN: the lock was held for HELD_S; EBADF: the file was closed; others: the file cannot be opened.
+            OSError: EAGAIN: the lock was held for HELD_S; EBADF: the file was closed; others: the file cannot
+                be opened.
         """
         end = time.monotonic() + HELD_S
         if not self._threads.acquire(timeout=HELD_S):
@@ -210,7 +222,8 @@ class LockFile(SelfClosing):
             self._threads.release()
 
     def claim(self, start: int, length: int) -> bool:
-        """Takes the lock of a range of bytes, which need not exist; False: another LockFile has a part of it."""
+        """Takes the lock of a range of bytes, which need not exist; False: another LockFile has a part of
+        it."""
         file = self._descriptor()
         try:
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
@@ -264,13 +277,13 @@ class OpenFiles(SelfClosing):
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._files: OrderedDict[tuple[int, int], int] = (
-            OrderedDict()
-        )  # by identity: a path's hash is computed anew each time
+        # By identity: a path's hash is computed anew each time.
+        self._files: OrderedDict[tuple[int, int], int] = OrderedDict()
         self._closed = False
 
     def of(self, path: Path, identity: tuple[int, int]) -> int:
-        """The descriptor of a file, valid until the next call. Raises OSError: ESTALE if the file at `path` has another (device, inode)."""
+        """The descriptor of a file, valid until the next call. Raises OSError: ESTALE if the file at
+        `path` has another (device, inode)."""
         if self._closed or self._pid != os.getpid():
             raise OSError(errno.EBADF, f"{path} was closed")
         found = self._files.pop(identity, -1)
@@ -342,7 +355,8 @@ class CacheFolder:
 
     Args:
         path: the folder, made if it is missing; None: `default_folder`.
-        size: most bytes of all caches together, as an int or a text such as "200GiB"; None: the bytes they have, and 0.8 of the free ones.
+        size: most bytes of all caches together, as an int or a text such as "200GiB"; None: the bytes they
+            have, and 0.8 of the free ones.
 
     Raises:
         ArgumentError: the size is negative or no size, or the path is no folder.
@@ -360,7 +374,8 @@ class CacheFolder:
         self.size = None if size is None else parse_size(size, "cache_size")
         if self.size is not None and self.size < 0:
             raise ArgumentError(
-                f"cache_size={size!r} is negative: write the most bytes that the cache may take, or 0 for none"
+                f"cache_size={size!r} is negative: write the most bytes that the cache may take, or "
+                "0 for none"
             )
         self.writable = self.size is None or self.size >= LEAST
         self.why = ""
@@ -396,14 +411,16 @@ class CacheFolder:
         except PermissionError as error:
             if error.errno == errno.EPERM:
                 raise DatasetError(
-                    f"the cache {self.path} is refused: {error.strerror}, who could put other data into it; name a folder of your own as "
+                    f"the cache {self.path} is refused: {error.strerror}, who could put other data "
+                    "into it; name a folder of your own as "
                     "cache= or FASTLOAD_CACHE, or have its owner be root"
                 ) from None
         except OSError:  # there is no folder yet, or the path is no folder, which __init__ reports
             pass
 
     def _own(self) -> None:
-        """Takes the folder for this host. Under the lock. Raises DatasetError, OSError. See NOTE [ cache: one host ]."""
+        """Takes the folder for this host. Under the lock. Raises DatasetError, OSError. See NOTE [ cache:
+        one host ]."""
         file, boot, local = self.path / OWNER, boot_id(), is_local(self.path)
         other, host, age, was_local = self._owner()
         if other and other != boot and age < ALIVE_S and not (local and was_local):
@@ -418,7 +435,8 @@ class CacheFolder:
         _touch(file)
 
     def _owner(self) -> tuple[str, str, float, bool]:
-        """(boot ID, name, seconds since the last renewal, whether the disk was its own) of the host that uses the folder.
+        """(boot ID, name, seconds since the last renewal, whether the disk was its own) of the host that uses
+        the folder.
 
         Both names are empty if no host uses it.
         """
@@ -445,7 +463,8 @@ class CacheFolder:
         self.why = self.why or error.strerror or type(error).__name__
 
     def renew(self) -> None:
-        """Renews this host's use of the folder; where another host has it, nothing is written from then on. Raises nothing."""
+        """Renews this host's use of the folder; where another host has it, nothing is written from then
+        on. Raises nothing."""
         if self.writable:
             try:
                 if self._owner()[0] == boot_id():
@@ -466,20 +485,26 @@ class CacheFolder:
             _warned.add(self.path)
             fetched = "what it lacks is fetched again in every epoch"
             if self.lacks_room:
-                text = f"the cache {self.path} is full: {self.why}; {fetched}: give it more as cache_size= (--cache-size), or remove a dataset"
+                text = (
+                    f"the cache {self.path} is full: {self.why}; {fetched}: give it more as cache_size= "
+                    "(--cache-size), or remove a dataset"
+                )
             else:
                 text = (
-                    f"the cache {self.path} cannot be written ({self.why}): {fetched}; name a folder that can be written as cache= or "
+                    f"the cache {self.path} cannot be written ({self.why}): {fetched}; name a folder "
+                    "that can be written as cache= or "
                     "FASTLOAD_CACHE"
                 )
             warnings.warn(text, stacklevel=2)
 
     def warn_above(self, above: int) -> None:
-        """Warns the user that the size limits what is added only, since other processes have all of it open: once a program."""
+        """Warns the user that the size limits what is added only, since other processes have all of it
+        open: once a program."""
         if self.path not in _warned and multiprocessing.parent_process() is None:
             _warned.add(self.path)
             warnings.warn(
-                f"the cache {self.path} has {above:,} bytes more than cache_size={self.size:,}: other processes have them open, so that "
+                f"the cache {self.path} has {above:,} bytes more than cache_size={self.size:,}: "
+                "other processes have them open, so that "
                 "they stay, and nothing is added; the next process that opens the dataset alone removes them",
                 stacklevel=2,
             )
@@ -490,7 +515,8 @@ class CacheFolder:
         self.why = self.why or "it was removed, or another host took it"
 
     def folder_of(self, url: str, place: str) -> Path:
-        """The folder of the dataset at a URL. `place` distinguishes stores that have the same URL, such as by an endpoint."""
+        """The folder of the dataset at a URL. `place` distinguishes stores that have the same URL, such as
+        by an endpoint."""
         name = "".join(c if c.isalnum() or c in "._-" else "_" for c in name_of(url))[:60] or "dataset"
         digest = hashlib.blake2b(f"{normalized(url)}\0{place}".encode(), digest_size=10).hexdigest()
         return self.path / f"{name}-{digest}"
@@ -509,7 +535,8 @@ class CacheFolder:
         return _OWN_PAGES * PAGE + sum(read_used(folder) for folder in self.datasets())
 
     def grant(self, folder: Path, wanted: int, least: int) -> int:
-        """Grants a dataset `wanted` more bytes; with less room, all of it if that is `least` or more, else 0. Call it under the lock.
+        """Grants a dataset `wanted` more bytes; with less room, all of it if that is `least` or more, else 0.
+        Call it under the lock.
 
         Raises OSError.
         """
@@ -523,11 +550,13 @@ class CacheFolder:
         return granted
 
     def admit(self, folder: Path, description: bytes) -> None:
-        """Makes a dataset's folder, if there is room for its own few files. Call it under the lock. Raises OSError: ENOSPC without room."""
+        """Makes a dataset's folder, if there is room for its own few files. Call it under the lock. Raises
+        OSError: ENOSPC without room."""
         if not _is_dataset(folder) and self._room(folder, _DATASET_PAGES * PAGE) < _DATASET_PAGES * PAGE:
             source = " (0.8 of what was free on its disk)" if self._default_size else ""
             raise BudgetError(
-                f"cache_size={self.size:,} bytes{source} leaves no room for another dataset, which needs {_DATASET_PAGES * PAGE:,} bytes "
+                f"cache_size={self.size:,} bytes{source} leaves no room for another dataset, which "
+                f"needs {_DATASET_PAGES * PAGE:,} bytes "
                 f"to begin with: {self.used():,} are taken by datasets in use and the folder's own files"
             )
         make_dataset_folder(folder)
@@ -536,14 +565,14 @@ class CacheFolder:
         count_anew(folder)
 
     def above(self, folder: Path) -> int:
-        """Bytes that the caches have above the size, once datasets that nobody uses are removed; 0 if it is a few pages only.
+        """Bytes that the caches have above the size, once datasets that nobody uses are removed; 0 if it is a
+        few pages only.
 
         Call it under the lock. Raises OSError.
         """
         assert self.size is not None
-        if (
-            self.used() <= self.size or not self._above()
-        ):  # what is granted is counted twice at times: the disk tells
+        # What is granted is counted twice at times: the disk tells.
+        if self.used() <= self.size or not self._above():
             return 0
         self._room(folder, 0)
         return self._above()
@@ -554,7 +583,8 @@ class CacheFolder:
         return above if above > min(_SLACK, self.size // 64) else 0
 
     def _room(self, folder: Path, wanted: int) -> int:
-        """Bytes that are left; removes datasets that nobody uses until `wanted` are. Call it under the lock."""
+        """Bytes that are left; removes datasets that nobody uses until `wanted` are. Call it under the
+        lock."""
         assert self.size is not None
         room = self.size - self.used()
         if room >= wanted:
@@ -602,7 +632,8 @@ def _is_dataset(folder: Path) -> bool:
 
 
 def read_small(file: Path, open_file: Callable[[Path, int], int] = open_in_dataset) -> bytes:
-    """The first PAGE bytes of a file of a dataset's folder. Raises OSError, also if the file is not to be trusted."""
+    """The first PAGE bytes of a file of a dataset's folder. Raises OSError, also if the file is not to be
+    trusted."""
     descriptor = open_file(file, os.O_RDONLY)
     try:
         return os.read(descriptor, PAGE)
@@ -611,7 +642,8 @@ def read_small(file: Path, open_file: Callable[[Path, int], int] = open_in_datas
 
 
 def remove_unused(folder: Path) -> bool:
-    """Removes a dataset's cache if no process uses it. Call it under the folder's lock. Returns True if its granted bytes are free now."""
+    """Removes a dataset's cache if no process uses it. Call it under the folder's lock. Returns True if
+    its granted bytes are free now."""
     users = LockFile(folder / "users", open_in_dataset)
     try:
         if not users.exclusive():
@@ -631,7 +663,8 @@ def remove_unused(folder: Path) -> bool:
 
 
 def remove_files(folder: Path, doomed: Callable[[str], bool]) -> None:
-    """Removes the files of a dataset's cache that `doomed` names, state files first: a unit must not be marked without its file.
+    """Removes the files of a dataset's cache that `doomed` names, state files first: a unit must not be
+    marked without its file.
 
     Raises OSError.
     """
@@ -658,7 +691,8 @@ def read_used(folder: Path) -> int:
 
 
 def count_anew(folder: Path) -> None:
-    """Counts a dataset's bytes on the disk, and the grants of living processes. Call it under the folder's lock. Raises OSError."""
+    """Counts a dataset's bytes on the disk, and the grants of living processes. Call it under the folder's
+    lock. Raises OSError."""
     write_used(folder, on_disk(folder))  # before the count: the file itself takes a page
     used = on_disk(folder)
     with dataset_folder(folder) as opened:

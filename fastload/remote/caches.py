@@ -1,9 +1,11 @@
-"""Caches of datasets in buckets, as `fastload cache` lists, fills and removes them; and the traffic and cost of an epoch from a bucket.
+"""Caches of datasets in buckets, as `fastload cache` lists, fills and removes them; and the traffic and cost
+of an epoch from a bucket.
 
-The model of an epoch's cost is the cache's own: cached bytes stay. So the share of the dataset that the cache holds is read once, in whole
-blocks of `BLOCK_BYTES`. The rest is fetched in every epoch: one request for each sample, of at least `GROUP_BYTES`, since small samples are
-fetched with their neighbours. Under shuffle="window" the rest is fetched in blocks too, if the link is faster than the loop and the process
-may hold the buffer.
+The model of an epoch's cost is the cache's own: cached bytes stay. So the share of the dataset that the cache
+holds is read once, in whole blocks of `BLOCK_BYTES`. The rest is fetched in every epoch: one request for each
+sample, of at least `GROUP_BYTES`, since small samples are fetched with their neighbours. Under
+shuffle="window" the rest is fetched in blocks too, if the link is faster than the loop and the process may
+hold the buffer.
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ PRICES = (
         "2025",
     ),
 )
-"""Prices change, and differ from region to region: these tell the order of magnitude. The prices of S3 and Azure were noted without a look
-at the page. Each is that of the first tier above the free one."""
+"""Prices change, and differ from region to region: these tell the order of magnitude. The prices of S3 and
+Azure were noted without a look at the page. Each is that of the first tier above the free one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Traffic:
     bytes: int
 
     def dollars(self, price: Price, *, leaves: bool) -> float:
-        """Cost in US dollars at a price. `leaves`: the bytes leave the cloud; otherwise they stay in the bucket's region."""
+        """Cost in US dollars at a price. `leaves`: the bytes leave the cloud; otherwise they stay in the
+        bucket's region."""
         return self.requests / 1000 * price.requests + (self.bytes / GIB * price.gib if leaves else 0.0)
 
 
@@ -210,7 +213,8 @@ def fill_cache(
     progress: Callable[[int, int], None] | None = None,
     timeout: float = TIMEOUT_S,
 ) -> tuple[int, int]:
-    """Fetches the dataset at a URL into a cache folder, as far as there is room, so that training fetches nothing.
+    """Fetches the dataset at a URL into a cache folder, as far as there is room, so that training fetches
+    nothing.
 
     Args:
         url: URL of the dataset.

@@ -1,4 +1,5 @@
-"""open_objects: opens the objects below a URL, by obstore (S3, GCS, Azure, HTTP, files) or by fsspec (every other protocol)."""
+"""open_objects: opens the objects below a URL, by obstore (S3, GCS, Azure, HTTP, files) or by fsspec
+(every other protocol)."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ def open_objects(
     """The objects below a URL, for the calling process.
 
     Args:
-        url: ``s3://bucket/path``, ``gs://``, ``az://``, ``http(s)://``, ``file://``; other protocols (``hdfs://``, ``sftp://``, ``hf://``)
-            are left to fsspec.
-        storage_options: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...), ``client_options`` and
-            ``credential_provider``; for other protocols fsspec's. Options that are not given are taken from the environment.
+        url: ``s3://bucket/path``, ``gs://``, ``az://``, ``http(s)://``, ``file://``; other protocols
+            (``hdfs://``, ``sftp://``, ``hf://``) are left to fsspec.
+        storage_options: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...),
+            ``client_options`` and ``credential_provider``; for other protocols fsspec's. Options that are not
+            given are taken from the environment.
         timeout: seconds within which a request is tried again, or text such as 30min or 6h.
 
     Raises:

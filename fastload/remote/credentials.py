@@ -1,4 +1,5 @@
-"""CredentialProvider: a user's function that returns credentials for a bucket, bounded in time, and as it is sent to other processes."""
+"""CredentialProvider: a user's function that returns credentials for a bucket, bounded in time, and as it
+is sent to other processes."""
 
 from __future__ import annotations
 
@@ -17,10 +18,12 @@ _ADVICE = "write a function that returns the credentials as a dict; obstore.auth
 
 
 class CredentialProvider:
-    """A user's credential_provider with a limit on its time: called in a thread of its own, and not waited for any longer.
+    """A user's credential_provider with a limit on its time: called in a thread of its own, and not waited
+    for any longer.
 
-    obstore calls it in a thread of the client, which nothing ends. A provider that waits for a lock that a fork lost, or for a silent
-    server, would hold every request for ever. All other attributes, which obstore may ask for, are the user's.
+    obstore calls it in a thread of the client, which nothing ends. A provider that waits for a lock that a
+    fork lost, or for a silent server, would hold every request for ever. All other attributes, which obstore
+    may ask for, are the user's.
     """
 
     def __init__(self, provider: Callable[[], Any], timeout: float) -> None:
@@ -45,7 +48,8 @@ class CredentialProvider:
 
 
 def bounded_provider(provider: Any, timeout: float) -> CredentialProvider | None:
-    """A user's provider with a limit; None if there is no provider. Raises ArgumentError if it cannot be one."""
+    """A user's provider with a limit; None if there is no provider. Raises ArgumentError if it cannot be
+    one."""
     if isinstance(provider, _Sent):  # in a shallow copy of the options, which pickles nothing
         provider = provider.content
     if provider is None:
@@ -78,12 +82,14 @@ class _Sent:
             failed = type(error).__name__
         raise ArgumentError(
             f"storage_options[{KEY!r}] cannot be sent to a worker process ({failed} in its pickling): "
-            "give a function that opens its session when it is called, or start workers with multiprocessing_context='fork'"
+            "give a function that opens its session when it is called, or start workers with "
+            "multiprocessing_context='fork'"
         )
 
 
 def sendable(options: dict[str, Any]) -> dict[str, Any]:
-    """storage_options in a form that can be pickled for another process. Pickling raises ArgumentError if the provider cannot be sent."""
+    """storage_options in a form that can be pickled for another process. Pickling raises ArgumentError if
+    the provider cannot be sent."""
     return {
         key: _Sent(value) if key == KEY and value is not None else value for key, value in options.items()
     }

@@ -1,19 +1,22 @@
-"""DatasetCache: the local cache of one dataset in a bucket: its shards as sparse files, and which units of them are there.
+"""DatasetCache: the local cache of one dataset in a bucket: its shards as sparse files, and which units of
+them are there.
 
 NOTE [ cache: when a part is there ]
-A unit is a group of a shard's records (`Groups`), or one of the shard's columns. A unit's byte in the state file becomes 1 after the unit's
-bytes were fetched, compared with the checksums of the dataset, and written; nothing else writes where its bytes lie. A process that is
-killed before that leaves 0 there, and its lock on the unit ends with it. After a power failure the disk may have a state without its bytes:
-so every read compares a record with its checksum, as on any disk, and a record that differs is fetched again (`forget`).
-A process reads the state file where its own copy says 0: others set units at any time. Only `forget` turns 1 into 0.
-A process writes only to the files that it found or made when it opened the dataset. If somebody removes the cache and other files take
-their place, it writes nothing more.
+A unit is a group of a shard's records (`Groups`), or one of the shard's columns. A unit's byte in the state
+file becomes 1 after the unit's bytes were fetched, compared with the checksums of the dataset, and written;
+nothing else writes where its bytes lie. A process that is killed before that leaves 0 there, and its lock on
+the unit ends with it. After a power failure the disk may have a state without its bytes: so every read
+compares a record with its checksum, as on any disk, and a record that differs is fetched again (`forget`). A
+process reads the state file where its own copy says 0: others set units at any time. Only `forget` turns 1
+into 0. A process writes only to the files that it found or made when it opened the dataset. If somebody
+removes the cache and other files take their place, it writes nothing more.
 
 NOTE [ cache: places once a host ]
-The tables of a sidecar are units of a sparse file as well (`CachedSidecar`): fetched when the first process of the host needs one, claimed
-by it, and read in place by all. So a process holds no place of a sample. Room for a whole sidecar is taken on the disk when its file is
-made, before any record's: where a table found no room later, each process would hold its own copy. Where there is no room even so, or no
-folder that can be written, the tables are kept in memory that this process alone has.
+The tables of a sidecar are units of a sparse file as well (`CachedSidecar`): fetched when the first process
+of the host needs one, claimed by it, and read in place by all. So a process holds no place of a sample. Room
+for a whole sidecar is taken on the disk when its file is made, before any record's: where a table found no
+room later, each process would hold its own copy. Where there is no room even so, or no folder that can be
+written, the tables are kept in memory that this process alone has.
 """
 
 from __future__ import annotations
@@ -58,7 +61,8 @@ SLAB = 8 << 20
 THERE = b"\1"
 """State of a unit that is in the cache."""
 LOOK_S = 0.05
-"""Seconds for which the state of a whole shard counts as fresh; then it is read again, so that units of others are not fetched twice."""
+"""Seconds for which the state of a whole shard counts as fresh; then it is read again, so that units of
+others are not fetched twice."""
 _SLABS_LEAST = 64
 _UNITS_MOST = 1 << 30
 _numbers = itertools.count()
@@ -73,9 +77,8 @@ class GroupStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: OrderedDict[Path, Groups] = (
-            OrderedDict()
-        )  # by path: a shard refers to its store, and is not to be held by it
+        # By path: a shard refers to its store, and is not to be held by it.
+        self._found: OrderedDict[Path, Groups] = OrderedDict()
         self._bytes = 0
 
     def of(self, shard: CachedShard, make: Callable[[], Groups]) -> Groups:
@@ -103,7 +106,8 @@ class CachedFile:
         state: one byte for each unit: 1 if the unit is known to be there.
         read_at: time at which all of the state was last read.
         identity, state_identity: (device, inode) of the two files, as they were found or made.
-        absent: True if the folder has neither, for lack of room or permission: what is fetched is used from memory.
+        absent: True if the folder has neither, for lack of room or permission: what is fetched is used from
+            memory.
         reserved: True if the disk has the room for all of it.
     """
 
@@ -130,11 +134,13 @@ class CachedFile:
         raise NotImplementedError
 
     def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
-        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with the first unit's bytes."""
+        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with
+        the first unit's bytes."""
         raise NotImplementedError
 
     def exists(self, folder: int) -> bool:
-        """Returns True if both files exist with their sizes; notes their identities. `folder`: the open folder."""
+        """Returns True if both files exist with their sizes; notes their identities. `folder`: the open
+        folder."""
         try:
             within = os.fstat(folder)
             data, state = (os.lstat(path.name, dir_fd=folder) for path in (self.path, self.state_path))
@@ -149,7 +155,8 @@ class CachedFile:
         )
 
     def create(self, folder: int) -> None:
-        """Makes both files, of which one is missing or of another size. Call it under the folder's lock. Raises OSError."""
+        """Makes both files, of which one is missing or of another size. Call it under the folder's lock.
+        Raises OSError."""
         for path in (self.state_path, self.path):  # the state first: no unit may be marked without its file
             with suppress(FileNotFoundError):
                 os.unlink(path.name, dir_fd=folder)
@@ -163,7 +170,8 @@ class CachedFile:
                 os.close(file)
 
     def drop(self, folder: int) -> int:
-        """Removes both files, and returns the bytes of the disk that are free by then, but for those of an empty shard. Raises OSError."""
+        """Removes both files, and returns the bytes of the disk that are free by then, but for those of an
+        empty shard. Raises OSError."""
         freed = -(_pages(0, len(self.state)) + PAGE)
         for path in (self.state_path, self.path):  # the state first: no unit may be marked without its file
             with suppress(FileNotFoundError):
@@ -209,7 +217,8 @@ class CachedShard(CachedFile):
     entry: ShardEntry
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section, kept: GroupStore) -> None:
-        """Takes a shard's entry in the manifest and its section of the sidecar. Raises Bad if the two contradict each other."""
+        """Takes a shard's entry in the manifest and its section of the sidecar. Raises Bad if the two
+        contradict each other."""
         if any(offset + size > entry.bytes for _, offset, size in section.columns):
             raise Bad(f"what its sidecar says of {entry.file} does not hold")
         super().__init__(folder, entry, section.units + len(section.columns), ".lmdb")
@@ -232,7 +241,8 @@ class CachedShard(CachedFile):
 
     @property
     def groups(self) -> Groups | SingleGroups:
-        """The groups of its records, once the table of their places is there. Raises DatasetError: it is damaged."""
+        """The groups of its records, once the table of their places is there. Raises DatasetError: it is
+        damaged."""
         if self.single:
             return SingleGroups(self._section.table(), self.entry.bytes)
         return self._kept.of(self, self._make_groups)
@@ -257,7 +267,8 @@ class CachedShard(CachedFile):
         return int(groups.starts[unit]), int(groups.stops[unit])
 
     def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
-        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with the first unit's bytes."""
+        """The units in first .. last whose bytes differ from the dataset's checksums. `data` begins with
+        the first unit's bytes."""
         if first >= self.grouped:
             return (
                 set()
@@ -317,7 +328,8 @@ class CachedSidecar(CachedFile):
         )
 
     def open(self, writable: bool) -> core.TableFile:
-        """Opens the file of its tables: that in the cache, or one in memory, where it lacks some and is not `writable`. Raises OSError."""
+        """Opens the file of its tables: that in the cache, or one in memory, where it lacks some and is
+        not `writable`. Raises OSError."""
         if not self.absent and (writable or self.has(0, len(self.state) - 1)):
             with suppress(OSError):
                 descriptor = open_in_dataset(self.path, os.O_RDONLY)
@@ -354,7 +366,8 @@ class CachedSidecar(CachedFile):
 class DatasetCache:
     """The cache of one dataset, for one process.
 
-    1. Methods that write (`keep`, `forget`, `claim`) are for one thread at a time; any may read a shard's `state` and `path`.
+    1. Methods that write (`keep`, `forget`, `claim`) are for one thread at a time; any may read a shard's
+       `state` and `path`.
     2. Where the folder cannot be written, cached units are read, and none is added.
 
     Args:
@@ -394,9 +407,11 @@ class DatasetCache:
         sidecars: Sequence[CachedSidecar],
         segments: Iterable[Segment],
     ) -> list[CachedShard]:
-        """The shards of a manifest, ready to be opened, and the sidecars as well. Where there is no room for a file, it is absent.
+        """The shards of a manifest, ready to be opened, and the sidecars as well. Where there is no room for
+        a file, it is absent.
 
-        Cached files of earlier versions, which belong to neither of them nor to the segments, are removed if nobody else uses them.
+        Cached files of earlier versions, which belong to neither of them nor to the segments, are removed if
+        nobody else uses them.
         """
         out = [CachedShard(self.path, *each, self._groups) for each in found]
         files: list[CachedFile] = [*sidecars, *out]
@@ -406,10 +421,11 @@ class DatasetCache:
                 with self.root.lock.held(), dataset_folder(self.path) as folder:
                     self._keep_only({self.segment_path(segment).name for segment in segments}, files)
                     above = self._drop_above(folder, files)
+                    # In this order: see NOTE [ cache: places once a host ].
                     parts: tuple[Sequence[CachedFile], ...] = (
                         sidecars,
                         out,
-                    )  # in this order: see NOTE [ cache: places once a host ]
+                    )
                     for part in parts:
                         missing = [file for file in part if not file.exists(folder)]
                         room = sum(_pages(0, len(file.state)) + PAGE for file in missing)
@@ -437,7 +453,8 @@ class DatasetCache:
             return shards
 
     def _keep_only(self, segments: set[str], shards: Iterable[CachedFile]) -> None:
-        """Removes files of earlier versions of the dataset, unless another process uses it. Call it under the lock. Raises OSError."""
+        """Removes files of earlier versions of the dataset, unless another process uses it. Call it under
+        the lock. Raises OSError."""
         known = (
             segments
             | {path.name for shard in shards for path in (shard.path, shard.state_path)}
@@ -449,7 +466,8 @@ class DatasetCache:
         self._users.shared()
 
     def _drop_above(self, folder: int, files: Sequence[CachedFile]) -> int:
-        """Removes files, the last ones first, until the caches are within the size, unless another process uses the dataset.
+        """Removes files, the last ones first, until the caches are within the size, unless another process
+        uses the dataset.
 
         Call it under the lock.
 
@@ -476,9 +494,8 @@ class DatasetCache:
         try:
             if not self.full:
                 with self.root.lock.held():  # all processes write a segment under the same temporary name
-                    if remove_in_dataset(
-                        path
-                    ):  # it was damaged; or, seldom, another process was a moment ahead
+                    # It was damaged; or, seldom, another process was a moment ahead.
+                    if remove_in_dataset(path):
                         count_anew(self.path)
                     if self.root.grant(self.path, size, size):
                         with dataset_folder(self.path) as opened:
@@ -489,7 +506,8 @@ class DatasetCache:
     # ---- units
 
     def claim(self, shard: CachedFile, first: int, last: int) -> bool:
-        """Claims units first .. last for this process to fetch; False: another process has claimed some of them."""
+        """Claims units first .. last for this process to fetch; False: another process has claimed some of
+        them."""
         try:
             return self._claims.claim(_lock_start(shard, first), last - first + 1)
         except OSError:  # no locks here: each process fetches for itself
@@ -502,7 +520,8 @@ class DatasetCache:
             self._claims.disclaim(_lock_start(shard, first), last - first + 1)
 
     def grant(self, file: CachedFile, start: int, stop: int, smaller: bool = False) -> bool:
-        """Reserves room for bytes start .. stop-1 of a file. False: there is none. The cache is then full, unless `smaller`."""
+        """Reserves room for bytes start .. stop-1 of a file. False: there is none. The cache is then full,
+        unless `smaller`."""
         if file.reserved:
             return not file.absent
         if self.full:
@@ -539,7 +558,8 @@ class DatasetCache:
             self._granted += reserved - used
 
     def refresh(self, shard: CachedFile, first: int, last: int) -> bool:
-        """Reads the state of units first .. last, which other processes may have set. Returns True if all of them are there."""
+        """Reads the state of units first .. last, which other processes may have set. Returns True if all
+        of them are there."""
         if not shard.has(first, last):
             try:
                 state = self._files.of(shard.state_path, shard.state_identity)
@@ -549,14 +569,16 @@ class DatasetCache:
         return shard.has(first, last)
 
     def look(self, shard: CachedFile) -> None:
-        """Reads a shard's state, which other processes may have changed, unless it was read less than LOOK_S ago."""
+        """Reads a shard's state, which other processes may have changed, unless it was read less than
+        LOOK_S ago."""
         now = time.monotonic()
         if now - shard.read_at > LOOK_S:
             shard.read_at = now
             self.refresh(shard, 0, len(shard.state) - 1)
 
     def keep(self, shard: CachedFile, start: int, data: Buffer, units: Iterable[tuple[int, int]]) -> bool:
-        """Writes bytes at `start` of a shard, for which room is reserved, and marks the units in runs of (first, last).
+        """Writes bytes at `start` of a shard, for which room is reserved, and marks the units in runs of
+        (first, last).
 
         Returns False if the disk does not take them. Reserved room that the disk did not need is given back.
         """
@@ -601,7 +623,8 @@ class DatasetCache:
 
 
 def _lock_start(shard: CachedFile, unit: int) -> int:
-    """Offset of a unit in the file of claims. Two shards with one checksum share offsets; then their fetches wait for each other."""
+    """Offset of a unit in the file of claims. Two shards with one checksum share offsets; then their
+    fetches wait for each other."""
     return shard.entry.crc32c * _UNITS_MOST + unit % _UNITS_MOST
 
 

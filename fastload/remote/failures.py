@@ -1,23 +1,26 @@
-"""Failures of a store's answers: what an answer means, whether another try may help, how long tries go on, and reports of stalls.
+"""Failures of a store's answers: what an answer means, whether another try may help, how long tries go on,
+and reports of stalls.
 
 NOTE [ failures: which are tried again ]
-`is_sure` is the one rule for every answer of every store, whoever asks: readers, push, pull, verify, packs. docs/reliability.md has it as
-a table, and each row has a test.
-1. What may be another one's fault is a failed try, and is tried again for `timeout` seconds: a body that is short, long, empty or damaged,
-   a whole object or another range in place of a range, a redirect that fails, a lost connection, silence, 5xx, 429.
-2. That an object is missing or access is denied is sure while a dataset is opened, and ends the call. Once the dataset is open it has
-   been read, so that its objects exist and access was granted: another answer is a failed try like any other. Writes count apart: access
-   is granted with the first one that succeeds.
-3. Where the dataset itself may have changed (`Failure.replaced`, and after some tries any answer but 429 and 503), the manifest is read
-   again between tries; one that does not name the object any more ends the call (`fastload.remote.replaced`).
-4. Wrong bytes that come SAME_TIMES times, the same each time, are what the object holds. Bytes that are wrong in another way each time are
-   damaged on their way.
+`is_sure` is the one rule for every answer of every store, whoever asks: readers, push, pull, verify, packs.
+docs/reliability.md has it as a table, and each row has a test.
+1. What may be another one's fault is a failed try, and is tried again for `timeout` seconds: a body that is
+   short, long, empty or damaged, a whole object or another range in place of a range, a redirect that fails,
+   a lost connection, silence, 5xx, 429.
+2. That an object is missing or access is denied is sure while a dataset is opened, and ends the call. Once
+   the dataset is open it has been read, so that its objects exist and access was granted: another answer is a
+   failed try like any other. Writes count apart: access is granted with the first one that succeeds.
+3. Where the dataset itself may have changed (`Failure.replaced`, and after some tries any answer but 429 and
+   503), the manifest is read again between tries; one that does not name the object any more ends the call
+   (`fastload.remote.replaced`).
+4. Wrong bytes that come SAME_TIMES times, the same each time, are what the object holds. Bytes that are wrong
+   in another way each time are damaged on their way.
 
 NOTE [ failures: secrets stay out of messages ]
-Obstore's texts contain the requested URL, with a SAS token, a presigned query or user:password in it, and the server's answer. None of
-that text is repeated. A failure is described in fastload's own words, which the text, the status and the server's error code select; the
-code itself is shown if it is one plain word. RemoteError is raised outside of the `except` block, so that no traceback shows obstore's text
-as its context.
+Obstore's texts contain the requested URL, with a SAS token, a presigned query or user:password in it, and the
+server's answer. None of that text is repeated. A failure is described in fastload's own words, which the
+text, the status and the server's error code select; the code itself is shown if it is one plain word.
+RemoteError is raised outside of the `except` block, so that no traceback shows obstore's text as its context.
 """
 
 from __future__ import annotations
@@ -69,11 +72,13 @@ _DAMAGED_REQUEST = frozenset(
     {"BadDigest", "IncompleteBody", "InternalError", "RequestTimeout", "XAmzContentSHA256Mismatch"}
 )
 _AGAIN_STATUS = frozenset({408, 409, 425, 429})
-# Servers where instances of a cloud get their credentials; obstore asks them when the options and the environment have none.
+# Servers where instances of a cloud get their credentials; obstore asks them when the options and the
+# environment have none.
 _METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal", "metadata/computeMetadata")
 
 _CHECK_ACCESS = (
-    "check the credentials (they may have expired), the endpoint and region in storage_options or the environment, and that they may read "
+    "check the credentials (they may have expired), the endpoint and region in storage_options or "
+    "the environment, and that they may read "
     "and write there"
 )
 _CHANGED = "the dataset changed or is damaged: open it again, or check it with fastload verify"
@@ -87,9 +92,9 @@ class Failure:
     """Description of one failed try. See NOTE [ failures: which are tried again ].
 
     Attributes:
-        kind: "again": it may be another one's fault; "busy": the same, and the server wants fewer requests; "missing": there is no such
-            object or bucket; "denied": the credentials do not give access; "refused": the server, or the client, refuses such a request;
-            "never": no try can succeed.
+        kind: "again": it may be another one's fault; "busy": the same, and the server wants fewer requests;
+            "missing": there is no such object or bucket; "denied": the credentials do not give access;
+            "refused": the server, or the client, refuses such a request; "never": no try can succeed.
         words: the event, in words.
         advice: advice to the user; "": the kind's own.
         replaced: True if the answer is also that of a dataset which was replaced or deleted.
@@ -102,7 +107,8 @@ class Failure:
 
 
 def is_sure(failure: Failure, known: bool) -> bool:
-    """Returns True if no further try can help. `known`: such requests have succeeded before, so that they should now."""
+    """Returns True if no further try can help. `known`: such requests have succeeded before, so that they
+    should now."""
     return failure.kind == "never" or (failure.kind in ("missing", "denied", "refused") and not known)
 
 
@@ -201,7 +207,8 @@ SILENCE = Failure("again", "the server was silent for too long, or too slow")
 
 
 def of_exception(error: Exception) -> Failure | None:
-    """The failure that one of Python's own exceptions means, whichever client raised it; None: the client has to know."""
+    """The failure that one of Python's own exceptions means, whichever client raised it; None: the client
+    has to know."""
     if isinstance(error, (concurrent.futures.TimeoutError, asyncio.TimeoutError, TimeoutError)):
         return SILENCE
     if isinstance(error, (FileNotFoundError, IsADirectoryError)):
@@ -235,7 +242,8 @@ def wrong_size(there: int, size: int) -> Failure | None:
 
 
 class BytesCheck:
-    """A check of one request's bytes, which a client makes after each try: it tells damage on the way from damage of the object.
+    """A check of one request's bytes, which a client makes after each try: it tells damage on the way from
+    damage of the object.
 
     Args:
         holds: returns True if bytes are those of the dataset.
@@ -251,7 +259,8 @@ class BytesCheck:
         self._times = 0
 
     def __call__(self, body: Buffer) -> Failure | None:
-        """The failure of wrong bytes; None if they are right, or came SAME_TIMES times, so that another try would bring them again."""
+        """The failure of wrong bytes; None if they are right, or came SAME_TIMES times, so that another
+        try would bring them again."""
         if self._holds(body):
             self.damaged = False
             return None
@@ -270,13 +279,15 @@ class BytesCheck:
 
 
 class Tries:
-    """The tries of one call: counts them, returns the pause before the next, and makes the error after the last.
+    """The tries of one call: counts them, returns the pause before the next, and makes the error after the
+    last.
 
     Args:
         doing: action of the call, as in "reading bytes 0-99 of".
         url: URL of the object, without secrets.
-        timeout: seconds within which tries begin. They are counted anew after a try that took twice as long, which no try can: then the
-            process was stopped (by a scheduler, or its machine slept), and the server is not to blame.
+        timeout: seconds within which tries begin. They are counted anew after a try that took twice as long,
+            which no try can: then the process was stopped (by a scheduler, or its machine slept), and the
+            server is not to blame.
         known: True if such requests have succeeded before: see `is_sure`.
 
     Attributes:
@@ -305,7 +316,8 @@ class Tries:
         self.moved = time.monotonic()
 
     def renew_credentials(self, failure: Failure) -> bool:
-        """Returns True if the next try needs no pause but a new store, with new credentials: once a call, after access was denied."""
+        """Returns True if the next try needs no pause but a new store, with new credentials: once a call,
+        after access was denied."""
         renew = failure.kind == "denied" and not self._renewed
         if renew:
             self._renewed = True
@@ -316,8 +328,9 @@ class Tries:
     def pause(self, failure: Failure) -> float:
         """Seconds to wait before the next try; negative: there is none.
 
-        obstore does not show the headers of an answer, and its own retries do not heed them, so Retry-After is unknown. After 429 and 503
-        the pauses therefore begin ten times as long, and a client's calls take turns (`fastload.remote.obstore`).
+        obstore does not show the headers of an answer, and its own retries do not heed them, so Retry-After
+        is unknown. After 429 and 503 the pauses therefore begin ten times as long, and a client's calls take
+        turns (`fastload.remote.obstore`).
         """
         self._note(failure)
         if is_sure(failure, self.known):
@@ -338,8 +351,8 @@ class Tries:
     def error(self, failure: Failure) -> RemoteError:
         """The exception that this call raises after its last try. `failure`: that try's.
 
-        The last tries have little time. Silence of one that had less than half of `timeout` says nothing of the server, so that an earlier
-        answer is named in its place.
+        The last tries have little time. Silence of one that had less than half of `timeout` says nothing of
+        the server, so that an earlier answer is named in its place.
         """
         now = time.monotonic()
         passed = now - self._began
@@ -357,12 +370,16 @@ class Tries:
             self._answer = failure
 
     def stalled(self, others: int) -> str:
-        """Report of a call for which nothing has come or gone for long. `others`: number of other such calls."""
+        """Report of a call for which nothing has come or gone for long. `others`: number of other such
+        calls."""
         now = time.monotonic()
         cause = f"the last one: {self.last.words}" if self.last is not None else "no answer has come yet"
         more = f"; so do {others:,} other calls" if others else ""
         left = max(self._began + self.timeout - now, 0.0)
-        return f"{self.doing} {self.url} has stalled for {now - self.moved:.0f} s ({self._counted()}, {cause}), {left:.0f} s are left{more}"
+        return (
+            f"{self.doing} {self.url} has stalled for {now - self.moved:.0f} s ({self._counted()}, "
+            f"{cause}), {left:.0f} s are left{more}"
+        )
 
     def _counted(self) -> str:
         return "1 try" if self.count == 1 else f"{self.count} tries"
@@ -384,14 +401,17 @@ _log = logging.getLogger("fastload")
 
 
 def shortened(pause: float) -> float:
-    """A pause less up to half of it. The system draws: threads wait here beside a loop that draws from Python's generator."""
+    """A pause less up to half of it. The system draws: threads wait here beside a loop that draws from
+    Python's generator."""
     return pause * SystemRandom().uniform(0.5, 1.0)
 
 
 class Stalls:
-    """Reports the calls of one client that stall: one line at INFO each STALL_S, with the call that has stalled longest.
+    """Reports the calls of one client that stall: one line at INFO each STALL_S, with the call that has
+    stalled longest.
 
-    Any thread may call it. `watch` goes around a call; `report` is called now and then while calls are under way.
+    Any thread may call it. `watch` goes around a call; `report` is called now and then while calls are under
+    way.
     """
 
     def __init__(self) -> None:
@@ -400,7 +420,8 @@ class Stalls:
         self._reported = -STALL_S
 
     def watch(self, tries: Tries, loop: asyncio.AbstractEventLoop | None = None) -> Watch:
-        """A context manager around a call. `loop`: the loop on which it is awaited, where `report` is called for it; None: it blocks."""
+        """A context manager around a call. `loop`: the loop on which it is awaited, where `report` is
+        called for it; None: it blocks."""
         return Watch(self, tries, loop)
 
     def begin(self, tries: Tries) -> None:
@@ -414,7 +435,8 @@ class Stalls:
             self._running.discard(tries)
 
     def report(self) -> None:
-        """Reports the call that has stalled longest, unless a report was made less than STALL_S ago, or no call has stalled so long."""
+        """Reports the call that has stalled longest, unless a report was made less than STALL_S ago, or no
+        call has stalled so long."""
         now, least = time.monotonic(), _SOON * STALL_S
         with self._lock:
             stalled = [each for each in self._running if now - each.moved >= least]

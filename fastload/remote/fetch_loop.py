@@ -1,4 +1,5 @@
-"""FetchLoop: the one thread of a process that fetches. It runs an asyncio loop that serves all datasets in buckets."""
+"""FetchLoop: the one thread of a process that fetches. It runs an asyncio loop that serves all datasets in
+buckets."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ R = TypeVar("R")
 
 _END_S = 5.0
 """Seconds to wait for the end of the thread, or of a call in it."""
-_lock = threading.RLock()  # guards the two below and the count of users; reentrant: garbage collection may close a session in any line
+# Guards the two below and the count of users; reentrant: garbage collection may close a session in any line
+_lock = threading.RLock()
 _loop: FetchLoop | None = None
 _inherited: list[
     FetchLoop
@@ -26,7 +28,8 @@ _inherited: list[
 
 
 class FetchLoop:
-    """A thread that runs an asyncio loop. It belongs to the process that made it, and ends with its last user: see `acquire`.
+    """A thread that runs an asyncio loop. It belongs to the process that made it, and ends with its last
+    user: see `acquire`.
 
     Attributes:
         room: room in memory for the bytes that passes hold.
@@ -49,7 +52,8 @@ class FetchLoop:
             self.loop.close()
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Schedules a call of a function in the thread. Raises ClosedError in another process, or after the thread's end."""
+        """Schedules a call of a function in the thread. Raises ClosedError in another process, or after
+        the thread's end."""
         if self.pid != os.getpid():
             raise ClosedError("this process fetches nothing any more: open the dataset again")
         try:
@@ -60,7 +64,8 @@ class FetchLoop:
             ) from None
 
     def submit(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> concurrent.futures.Future[R]:
-        """Awaits the function's result in the thread; cancelling the future cancels the await. Raises ClosedError as `call`."""
+        """Awaits the function's result in the thread; cancelling the future cancels the await. Raises
+        ClosedError as `call`."""
         begun: list[concurrent.futures.Future[R]] = []
 
         async def run() -> R:
@@ -87,10 +92,12 @@ class FetchLoop:
         raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed")
 
     def finish(self, function: Callable[..., list[asyncio.Task[None]]], *arguments: Any, wait: bool) -> None:
-        """Calls a function in the thread, or here if the thread has ended; it cancels tasks of the thread, and returns them.
+        """Calls a function in the thread, or here if the thread has ended; it cancels tasks of the thread,
+        and returns them.
 
-        `wait`: waits, at most _END_S, until it and the tasks have ended; then the thread refers to nothing of them any more. In the thread
-        itself the function is called at once with `wait`, else after what runs there: a destructor may run in any line of it.
+        `wait`: waits, at most _END_S, until it and the tasks have ended; then the thread refers to nothing of
+        them any more. In the thread itself the function is called at once with `wait`, else after what runs
+        there: a destructor may run in any line of it.
         """
         done = threading.Event()
 
@@ -194,7 +201,8 @@ def in_use() -> Iterator[FetchLoop]:
 
 
 def result_of(function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
-    """Awaits the function's result on the loop of this process, and returns it. Ctrl-C ends the wait and cancels the await.
+    """Awaits the function's result on the loop of this process, and returns it. Ctrl-C ends the wait and
+    cancels the await.
 
     A blocking call in native code would hold Ctrl-C back until it returns, and could not be cancelled.
     """

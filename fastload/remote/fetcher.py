@@ -1,26 +1,35 @@
-"""Fetcher: fetches the units that a dataset's cache lacks, in the order in which they are wanted, many ranges at once.
+"""Fetcher: fetches the units that a dataset's cache lacks, in the order in which they are wanted, many ranges
+at once.
 
 NOTE [ fetcher: what is fetched when ]
-1. Units are fetched in the order of the requests, each once: a request that wants a unit on its way waits for it.
+1. Units are fetched in the order of the requests, each once: a request that wants a unit on its way waits for
+   it.
 2. A range is one unit, or several that lie side by side and are wanted, up to RANGE_BYTES.
-3. A large range takes in all units of a block of RANGE_BYTES that the pass (`Pass`) will need: one large request costs half the CPU of many
-   small ones. It needs a pass that is known to need more than was asked for so far, and room in the cache. A pass by blocks fetches the
-   rest of its own blocks so, also without room in the cache: NOTE [ pass: what is held in memory ]. At most FILL bytes are fetched so for
-   each byte that is asked for. Large ranges are fetched in two cases. In the first the loop does not wait: at least half of its unused
-   requests are finished. In the second the loop waits for requests and not for bytes: a byte of a large request comes much sooner than a
-   byte of a small one (`Pace`). On a slow link both take as long, and only the next units are fetched.
-4. Units without room in the cache are handed to their requests from memory. No cached unit makes room for them: in a shuffled epoch each
-   sample is used once, and every policy hits at most as often as one that never evicts (Mohan et al., CoorDL, VLDB 2021).
-5. Before a range is fetched into the cache, its units are claimed for the host. Units that another process has claimed are looked for again
-   every LOOK_S. If they do not come within `timeout`, or ELSEWHERE_S, they are fetched here, past the cache.
-6. Bytes that are not the dataset's are fetched again, as NOTE [ failures: which are tried again ] says. Where the same wrong bytes come
-   again and again, and the dataset was not replaced, the waiting requests get them, and find by the checksum which sample is damaged.
-7. Every failure here is the error of the requests that wait for it: no request waits for a unit that nobody fetches.
+3. A large range takes in all units of a block of RANGE_BYTES that the pass (`Pass`) will need: one large
+   request costs half the CPU of many small ones. It needs a pass that is known to need more than was asked
+   for so far, and room in the cache. A pass by blocks fetches the rest of its own blocks so, also without
+   room in the cache: NOTE [ pass: what is held in memory ]. At most FILL bytes are fetched so for each byte
+   that is asked for. Large ranges are fetched in two cases. In the first the loop does not wait: at least
+   half of its unused requests are finished. In the second the loop waits for requests and not for bytes: a
+   byte of a large request comes much sooner than a byte of a small one (`Pace`). On a slow link both take as
+   long, and only the next units are fetched.
+4. Units without room in the cache are handed to their requests from memory. No cached unit makes room for
+   them: in a shuffled epoch each sample is used once, and every policy hits at most as often as one that
+   never evicts (Mohan et al., CoorDL, VLDB 2021).
+5. Before a range is fetched into the cache, its units are claimed for the host. Units that another process
+   has claimed are looked for again every LOOK_S. If they do not come within `timeout`, or ELSEWHERE_S, they
+   are fetched here, past the cache.
+6. Bytes that are not the dataset's are fetched again, as NOTE [ failures: which are tried again ] says. Where
+   the same wrong bytes come again and again, and the dataset was not replaced, the waiting requests get them,
+   and find by the checksum which sample is damaged.
+7. Every failure here is the error of the requests that wait for it: no request waits for a unit that nobody
+   fetches.
 All of this runs in the thread of the FetchLoop; nothing here is locked.
 
-Ranges are not asked for with If-Match. The checksum of each record says more than an ETag: bytes of another object never pass for a
-sample's, and an object that is uploaded again unchanged, with another ETag, stays readable. A range with a check of the ETag takes obstore
-two calls and a fifth more CPU, and the ETags of all shards are requests that opening a dataset does not need.
+Ranges are not asked for with If-Match. The checksum of each record says more than an ETag: bytes of another
+object never pass for a sample's, and an object that is uploaded again unchanged, with another ETag, stays
+readable. A range with a check of the ETag takes obstore two calls and a fifth more CPU, and the ETags of all
+shards are requests that opening a dataset does not need.
 """
 
 from __future__ import annotations
@@ -56,7 +65,8 @@ TRIED_AGAIN = 32
 
 
 class Pace:
-    """Seconds per byte in small and in large requests: moving means over one dataset's requests. Tells latency from bandwidth."""
+    """Seconds per byte in small and in large requests: moving means over one dataset's requests. Tells
+    latency from bandwidth."""
 
     def __init__(self) -> None:
         self._small = self._large = 0.0
@@ -72,11 +82,13 @@ class Pace:
 
     @property
     def learning(self) -> bool:
-        """True while the first large requests are tried and none has come yet; it ends after a few requests, since there may be none."""
+        """True while the first large requests are tried and none has come yet; it ends after a few
+        requests, since there may be none."""
         return not self._large and self._tries >= TRIED_FIRST and self._requests - self._tried < TRIED_FIRST
 
     def large_is_better(self) -> bool:
-        """Returns True if the next request should be a large one: its bytes come much sooner, or its pace is to be learnt."""
+        """Returns True if the next request should be a large one: its bytes come much sooner, or its pace
+        is to be learnt."""
         if not self._small:
             return False
         if not self._large:
@@ -91,7 +103,8 @@ class Pace:
 
 
 RANGE_BYTES = 2 << 20
-"""Bytes of a large request: it takes 70 us of CPU for 100 KB, where single samples of that size take 120 to 160."""
+"""Bytes of a large request: it takes 70 us of CPU for 100 KB, where single samples of that size take 120
+to 160."""
 GAP = 16 << 10
 """Largest gap (tree pages) between two units that one request fetches; the gap's bytes are dropped."""
 
@@ -147,7 +160,8 @@ def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: in
         shard: the shard of the unit.
         unit: a unit that is in the span even if `takes` refuses it.
         takes: returns True if a unit of the shard may be in the span; called once for each unit.
-        most: most bytes of the span, unless the unit alone has more; 0: the span lies within the unit's block of RANGE_BYTES.
+        most: most bytes of the span, unless the unit alone has more; 0: the span lies within the unit's block
+            of RANGE_BYTES.
     """
     count = shard.grouped
     if unit[1] >= count or not isinstance(shard, CachedShard):
@@ -205,7 +219,8 @@ FILL = 16
 
 
 class LargeRequests:
-    """Decides whether the next request takes in more than was asked for. See NOTE [ fetcher: what is fetched when ].
+    """Decides whether the next request takes in more than was asked for. See NOTE [ fetcher: what is fetched
+    when ].
 
     Args:
         saved: most bytes for which credit is kept.
@@ -218,9 +233,8 @@ class LargeRequests:
         self.pace = Pace()
         self._saved = saved
         self._credit = 0
-        self._requests: deque[weakref.ref[Request]] = (
-            deque()
-        )  # in order; a dead reference is a request that was used
+        # In order; a dead reference is a request that was used.
+        self._requests: deque[weakref.ref[Request]] = deque()
 
     def note(self, request: Request) -> None:
         """Notes a request that begins."""
@@ -245,13 +259,16 @@ class LargeRequests:
 
 
 NEAR = 64
-"""Units of one shard are taken one after the other if at most this many others lie between them: one batch."""
+"""Units of one shard are taken one after the other if at most this many others lie between them: one
+batch."""
 
 
 class UnitQueue:
-    """Units to be fetched, in the order in which they are wanted, but near units of one shard follow each other.
+    """Units to be fetched, in the order in which they are wanted, but near units of one shard follow each
+    other.
 
-    `take` returns up to MOST units of one shard in a row, since requests for one object that begin together cost less.
+    `take` returns up to MOST units of one shard in a row, since requests for one object that begin together
+    cost less.
     """
 
     def __init__(self) -> None:
@@ -274,7 +291,8 @@ class UnitQueue:
         self._units.append(unit)
 
     def take(self, in_order: bool = False) -> Unit:
-        """Removes the next unit and returns it. `in_order`: it is the first in the queue. Raises IndexError."""
+        """Removes the next unit and returns it. `in_order`: it is the first in the queue. Raises
+        IndexError."""
         if self._left and not in_order:
             self._left -= 1
             for at, unit in enumerate(islice(self._units, NEAR)):
@@ -296,7 +314,8 @@ IN_FLIGHT_BYTES = 16 << 20
 IN_FLIGHT = 96
 """Most requests in flight."""
 BLOCK_MOST = 2 * RANGE_BYTES
-"""Most bytes of a pass's block that one request fetches: a sampler's block of 2 MiB has about as many, some have more."""
+"""Most bytes of a pass's block that one request fetches: a sampler's block of 2 MiB has about as many,
+some have more."""
 LOOK_S = 0.01
 ELSEWHERE_S = 60.0
 """Most seconds to wait for units that another process has claimed, which may have been stopped."""
@@ -309,7 +328,8 @@ class Fetcher:
         objects: the objects of the dataset.
         cache: the cache of the dataset.
         shards: the shards in the cache.
-        timeout: seconds after which units that another process has claimed are fetched here, at most ELSEWHERE_S.
+        timeout: seconds after which units that another process has claimed are fetched here, at most
+            ELSEWHERE_S.
     """
 
     def __init__(
@@ -443,9 +463,11 @@ class Fetcher:
             self._look_later(unit)
 
     def _begin(self, unit: Unit, spans: Sequence[UnitRange]) -> bool:
-        """Begins to fetch the first span that finds room and that no other process has claimed. False: others have claimed all.
+        """Begins to fetch the first span that finds room and that no other process has claimed. False: others
+        have claimed all.
 
-        Each span is smaller than the one before. Once a span is claimed, it is cut to what other processes have not fetched by then.
+        Each span is smaller than the one before. Once a span is claimed, it is cut to what other processes
+        have not fetched by then.
         """
         for span in spans:
             shard = self._shards[span.shard]
@@ -470,7 +492,8 @@ class Fetcher:
         return False
 
     def _cut(self, span: UnitRange, unit: Unit) -> bool:
-        """Cuts a claimed span to the missing units around one, and gives up its claim of others. Returns True if the unit is there."""
+        """Cuts a claimed span to the missing units around one, and gives up its claim of others. Returns
+        True if the unit is there."""
         shard, number = self._shards[span.shard], unit[1]
         if self.cache.refresh(shard, span.first, span.last) or shard.state[number]:
             self.cache.disclaim(shard, span.first, span.last)
@@ -501,7 +524,8 @@ class Fetcher:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Handles the end of a task: the next may start. After a regular end, all requests for its units know of it already."""
+        """Handles the end of a task: the next may start. After a regular end, all requests for its units
+        know of it already."""
         span = self._tasks.pop(task)
         span.give_back()  # a task that is cancelled before it begins runs none of its lines
         failure = None if task.cancelled() else task.exception()
@@ -532,7 +556,8 @@ class Fetcher:
             self._send(self._past_cache(unit))
 
     def _past_cache(self, unit: Unit) -> UnitRange:
-        """The span to fetch past the cache for a unit without room in it; the pass holds units that no request asks for yet."""
+        """The span to fetch past the cache for a unit without room in it; the pass holds units that no
+        request asks for yet."""
         owner, shard = self._pass_of(unit), self._shards[unit[0]]
         if owner is None or not owner.blocks:
             return self._run(unit, self._asked_for)
@@ -564,7 +589,8 @@ class Fetcher:
         return waiting[0].share.owner if waiting and waiting[0].share is not None else None
 
     def _waits_to_learn(self, owner: Pass, unit: Unit) -> bool:
-        """Returns True if no other unit is asked for yet: the first request goes first, then the pace of large requests is learnt."""
+        """Returns True if no other unit is asked for yet: the first request goes first, then the pace of
+        large requests is learnt."""
         if self.cache.full and not owner.blocks:
             return False  # only wanted units are fetched
         return self._large.pace.learning if owner.begun else not owner.waits_first_for(unit)
@@ -573,7 +599,8 @@ class Fetcher:
         return (shard, number) in self._waiting
 
     def _run(self, unit: Unit, takes: Callable[[int, int], bool], most: int = 0) -> UnitRange:
-        """The span of missing units around one that `takes` accepts, within a block of RANGE_BYTES, or of `most` bytes."""
+        """The span of missing units around one that `takes` accepts, within a block of RANGE_BYTES, or of
+        `most` bytes."""
         number = unit[0]
         shard = self._shards[number]
         return around(
@@ -610,7 +637,8 @@ class Fetcher:
             asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     def _came(self, unit: Unit, since: float) -> bool:
-        """Returns True if a unit claimed by another process is settled: it is there, it is fetched here, or no request waits for it."""
+        """Returns True if a unit claimed by another process is settled: it is there, it is fetched here,
+        or no request waits for it."""
         shard, number = unit
         if unit not in self._waiting or not self._is_wanted(unit) or unit in self._flying:
             return True
@@ -681,7 +709,8 @@ class Fetcher:
             return await self._checked(span)
 
     async def _checked(self, span: UnitRange) -> tuple[Buffer, list[int]]:
-        """The bytes of a span, and those of its units whose checksums hold. Wrong bytes that stay the same are the object's."""
+        """The bytes of a span, and those of its units whose checksums hold. Wrong bytes that stay the same
+        are the object's."""
         shard, bad = self._shards[span.shard], set[int]()
         began = time.monotonic()
 

@@ -1,9 +1,11 @@
-"""RemoteFiles: the files of a packed dataset in a bucket, read through the cache on the local disk; begin_pass: a pass over them.
+"""RemoteFiles: the files of a packed dataset in a bucket, read through the cache on the local disk;
+begin_pass: a pass over them.
 
 NOTE [ remote: who has what ]
-A RemoteFiles is a value: URL, cache, options. Everything that it opens (connections, the cache's locks, the fetcher and its thread) is in
-a Session, which belongs to one process: a forked child opens another on first use, and shares no connection and no lock with its parent.
-The child inherits the states of the shards. It makes its locks anew, since a thread of the parent may have held them.
+A RemoteFiles is a value: URL, cache, options. Everything that it opens (connections, the cache's locks, the
+fetcher and its thread) is in a Session, which belongs to one process: a forked child opens another on first
+use, and shares no connection and no lock with its parent. The child inherits the states of the shards. It
+makes its locks anew, since a thread of the parent may have held them.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class RemoteFiles(DatasetFiles):
     Args:
         url: URL of the dataset.
         cache: folder of all caches; None: FASTLOAD_CACHE, or fastload in the user's cache folder.
-        cache_size: most bytes of all caches in the folder; None: the bytes they have, and 0.8 of the free ones.
+        cache_size: most bytes of all caches in the folder; None: the bytes they have, and 0.8 of the free
+            ones.
         storage_options: options of the store, as `open_objects` takes them.
         timeout: seconds within which a request is tried again.
 
@@ -146,7 +149,8 @@ class RemoteFiles(DatasetFiles):
             if name != MANIFEST_NAME:
                 raise
             raise RemoteMissingError(
-                f"{self.name} holds no packed dataset (no {MANIFEST_NAME}): put one there with `fastload push DATASET {self.name}`",
+                f"{self.name} holds no packed dataset (no {MANIFEST_NAME}): put one there with "
+                f"`fastload push DATASET {self.name}`",
                 url=error.url,
             ) from None
         manifest: Manifest = found
@@ -157,7 +161,8 @@ class RemoteFiles(DatasetFiles):
         check_places(manifest, str(self.name))
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
-        """Makes the files of shards and sidecars in the cache ready, and returns the dataset's sidecars. Raises DatasetError."""
+        """Makes the files of shards and sidecars in the cache ready, and returns the dataset's sidecars.
+        Raises DatasetError."""
         session = self.session
         rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
         directories = {directory_of(segment): segment for segment in manifest.sidecars}
@@ -177,7 +182,8 @@ class RemoteFiles(DatasetFiles):
             section = sidecars.get(shard)
             if section is None:
                 raise DatasetError(
-                    f"{self.name} has no sidecar that says where {shard.file} has its samples: put it there with `fastload push`, "
+                    f"{self.name} has no sidecar that says where {shard.file} has its samples: put "
+                    "it there with `fastload push`, "
                     "which makes one"
                 )
             found.append((shard, section))
@@ -229,7 +235,8 @@ class RemoteFiles(DatasetFiles):
     def lacking_tables(
         self, shards: npt.NDArray[np.int64], names: Iterable[str], heal: bool = False
     ) -> list[Unit]:
-        """The tables of the shards' sections which this host lacks, or all of them with `heal`, as units of the cache."""
+        """The tables of the shards' sections which this host lacks, or all of them with `heal`, as units
+        of the cache."""
         lacking: list[Unit] = []
         for name in names if self.shards else ():
             there = self._there.setdefault(name, np.zeros(len(self._sections), bool))
@@ -245,11 +252,13 @@ class RemoteFiles(DatasetFiles):
     def request_tables(
         self, lacking: Iterable[Unit], done: Callable[[Request], None], heal: bool = False
     ) -> None:
-        """Begins to fetch tables that `lacking_tables` returned. `done` is called in the fetcher's thread; it calls `keep_tables`."""
+        """Begins to fetch tables that `lacking_tables` returned. `done` is called in the fetcher's thread;
+        it calls `keep_tables`."""
         self.session.add(Request(lacking, 0, None, done, heal))
 
     def keep_tables(self, request: Request) -> None:
-        """Puts tables that a finished request holds in memory where they are read. Raises as `fetch_tables` does."""
+        """Puts tables that a finished request holds in memory where they are read. Raises as
+        `fetch_tables` does."""
         if request.error is not None:
             raise request.error.with_traceback(None)
         for (where, unit), (_, body) in request.taken.items():
@@ -263,7 +272,8 @@ class RemoteFiles(DatasetFiles):
                 kept.take(unit, body)
             except OSError as error:
                 raise DatasetError(
-                    f"{self.name}: the tables of {kept.entry.file} cannot be kept in {kept.path}: {error.strerror}"
+                    f"{self.name}: the tables of {kept.entry.file} cannot be kept in {kept.path}: "
+                    f"{error.strerror}"
                 ) from None
 
     def shard_path(self, shard: ShardEntry) -> Path | None:
@@ -320,11 +330,13 @@ class RemoteFiles(DatasetFiles):
     def units(
         self, indices: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(shards, stored rows, units) of samples. Fetches places as `fetch_tables`, also those that are damaged in the cache."""
+        """(shards, stored rows, units) of samples. Fetches places as `fetch_tables`, also those that are
+        damaged in the cache."""
         return self._with_places(self.known_units, indices)
 
     def _with_places(self, read: Callable[[npt.NDArray[np.int64]], T], indices: npt.NDArray[np.int64]) -> T:
-        """The result of a method that reads places of samples, after they were fetched; again where they are damaged in the cache."""
+        """The result of a method that reads places of samples, after they were fetched; again where they
+        are damaged in the cache."""
         numbers = np.unique(self.rows(indices)[0]).tolist()
         self.fetch_tables(numbers, PLACES)
         try:
@@ -336,7 +348,8 @@ class RemoteFiles(DatasetFiles):
     def known_units(
         self, indices: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(shards, stored rows, units) of samples whose places were fetched. Fetches nothing. Raises DatasetError: a table is damaged."""
+        """(shards, stored rows, units) of samples whose places were fetched. Fetches nothing. Raises
+        DatasetError: a table is damaged."""
         shards, rows = self.rows(indices)
         units = rows.copy()
         for number, mine in by_shard(shards):
@@ -347,8 +360,8 @@ class RemoteFiles(DatasetFiles):
     def mark(self, number: int, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_]) -> None:
         """Marks the units of a shard's stored rows in a mask, which is a hint of what a pass needs.
 
-        Where records share units and the shard's places were not fetched yet, all units are marked, or none: whichever is nearer to what
-        as many rows in random places need.
+        Where records share units and the shard's places were not fetched yet, all units are marked, or none:
+        whichever is nearer to what as many rows in random places need.
         """
         shard = self.shards[number]
         if shard.single:
@@ -361,7 +374,8 @@ class RemoteFiles(DatasetFiles):
                 mask[shard.groups.of(rows)] = True
 
     def missing(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
-        """The units of samples that the cache is not known to have, whose places were fetched. Raises as `known_units` does."""
+        """The units of samples that the cache is not known to have, whose places were fetched. Raises as
+        `known_units` does."""
         shards, _, units = self.known_units(indices)
         found: list[Unit] = []
         for number, mine in by_shard(shards):
@@ -372,14 +386,16 @@ class RemoteFiles(DatasetFiles):
         return found
 
     def lacking_bytes(self, indices: npt.NDArray[np.int64]) -> int:
-        """Bytes of samples that the cache is not known to have, of a record's mean size where their places are not there either."""
+        """Bytes of samples that the cache is not known to have, of a record's mean size where their places
+        are not there either."""
         if self.lacking_tables(np.unique(self.rows(indices)[0]), (PLACES,)):
             return len(indices) * self.mean_bytes
         ranges = (self.shards[shard].range_of(unit) for shard, unit in set(self.missing(indices)))
         return sum(stop - start for start, stop in ranges)
 
     def looked_up(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
-        """`missing` of samples that are wanted now, told to the trace that is taken. Raises as `missing` does."""
+        """`missing` of samples that are wanted now, told to the trace that is taken. Raises as `missing`
+        does."""
         tracer = tracing.active
         if tracer is None:
             return self.missing(indices)
@@ -404,7 +420,8 @@ class RemoteFiles(DatasetFiles):
             owner: the request is cancelled once this object no longer exists; None: it is never cancelled.
             done: called with the request at its end, in the fetcher's thread.
             begin: called before the request begins; not called if there is none.
-            lacking: the units that `missing` returned for the samples, whose places were fetched; None: both are done here.
+            lacking: the units that `missing` returned for the samples, whose places were fetched; None: both
+                are done here.
             share: the samples' share of a pass; None: they belong to no pass.
         """
         if lacking is None:
@@ -451,7 +468,8 @@ class RemoteFiles(DatasetFiles):
         )
 
     def taken(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, memoryview]]:
-        """(position in `indices`, record) of the samples whose records a finished request holds in memory; the others are in the cache."""
+        """(position in `indices`, record) of the samples whose records a finished request holds in memory;
+        the others are in the cache."""
         if not request.taken:
             return
         where = (each.tolist() for each in self.known_units(indices))
@@ -462,7 +480,8 @@ class RemoteFiles(DatasetFiles):
                 yield at, memoryview(found[1])[start - found[0] : start - found[0] + size]
 
     def record(self, index: int) -> Buffer | None:
-        """The record of a sample that the cache lacks, from memory; None: the cache has it. Raises RemoteError, SampleError."""
+        """The record of a sample that the cache lacks, from memory; None: the cache has it. Raises
+        RemoteError, SampleError."""
         held = self._held.get(index)
         record = None if held is None else held[0]
         if record is None:
@@ -484,7 +503,8 @@ class RemoteFiles(DatasetFiles):
 
     @contextmanager
     def held(self, indices: Sequence[int]) -> Iterator[None]:
-        """Fetches records in one request; those without room in the cache stay in memory during the block. Raises RemoteError."""
+        """Fetches records in one request; those without room in the cache stay in memory during the block.
+        Raises RemoteError."""
         where = np.asarray(indices, np.int64)
         request = self.request(where)
         if request is None:
@@ -496,7 +516,8 @@ class RemoteFiles(DatasetFiles):
 
     @contextmanager
     def holding(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[None]:
-        """Keeps the records that a finished request holds in memory where `record` finds them, during the block."""
+        """Keeps the records that a finished request holds in memory where `record` finds them, during the
+        block."""
         mine: list[int] = []
         for at, record in self.taken(request, indices):
             index = int(indices[at])
@@ -513,7 +534,8 @@ class RemoteFiles(DatasetFiles):
                         self._held[index] = kept, holders - 1
 
     def heal(self, index: int) -> Buffer:
-        """The record of a sample whose bytes in the cache were damaged, fetched again. Raises RemoteError, SampleError."""
+        """The record of a sample whose bytes in the cache were damaged, fetched again. Raises RemoteError,
+        SampleError."""
         where = np.array([index], np.int64)
         (shard,), (row,) = (each.tolist() for each in self.rows(where))
         try:
@@ -533,7 +555,8 @@ class RemoteFiles(DatasetFiles):
         return record
 
     def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
-        """Fetches a column's chunks of shards. Returns those without room in the cache, by shard. `heal`: the cached ones are damaged.
+        """Fetches a column's chunks of shards. Returns those without room in the cache, by shard. `heal`: the
+        cached ones are damaged.
 
         Raises:
             RemoteError: a chunk cannot be fetched.
@@ -559,12 +582,13 @@ class RemoteFiles(DatasetFiles):
         session, self._session = self._session, None
         if session is not None:
             session.close()
+        # With which the tables' files are closed.
         self._shards, self._sections, self._tables, self._there = (
             [],
             [],
             {},
             {},
-        )  # with which the tables' files are closed
+        )
 
 
 _alive: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()
@@ -604,8 +628,8 @@ def begin_pass(
     Args:
         files: the files of the dataset.
         owner: the pass ends once this object no longer exists; the pass keeps no reference to it.
-        indices: the samples that the pass will need, some at a time; None: it needs samples of blocks, and names them as it opens each
-            block.
+        indices: the samples that the pass will need, some at a time; None: it needs samples of blocks, and
+            names them as it opens each block.
         buffer: most samples of open blocks that are not asked for yet.
 
     Raises:

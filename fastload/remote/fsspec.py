@@ -29,10 +29,10 @@ _UPLOAD_SUFFIX = ".fastload-upload"
 class FsspecObjects(Objects):
     """The objects below one URL, read and written by a file system of fsspec.
 
-    The file system's calls block, and nothing cancels them. So each runs in one of THREADS threads, and the caller waits for its result
-    until the timeout. Several threads may call one file system only if asyncio runs inside it. Of any other, each thread has its own file
-    system with its own connection, which it opens again after a failure: two threads in paramiko's SFTP take each other's answers, and wait
-    for ever.
+    The file system's calls block, and nothing cancels them. So each runs in one of THREADS threads, and the
+    caller waits for its result until the timeout. Several threads may call one file system only if asyncio
+    runs inside it. Of any other, each thread has its own file system with its own connection, which it opens
+    again after a failure: two threads in paramiko's SFTP take each other's answers, and wait for ever.
     """
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
@@ -153,7 +153,8 @@ class FsspecObjects(Objects):
         self._written(name, lambda path: self._fs.pipe_file(path, data), "writing")
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
-        """Uploads a file. `sent` is called with its size at the end, since fsspec's file systems report no parts."""
+        """Uploads a file. `sent` is called with its size at the end, since fsspec's file systems report no
+        parts."""
         size = path.stat().st_size
         self._written(name, lambda there: self._fs.put_file(str(path), there), "uploading")
         self.head(name, True, lambda info: wrong_size(info.size, size))
@@ -183,7 +184,8 @@ class FsspecObjects(Objects):
         self._run(remove, self._tries("deleting", name, "delete"), name, access="delete")
 
     def close(self) -> None:
-        """Ends the threads and their connections; idempotent. In a forked child it does nothing: they are the parent's."""
+        """Ends the threads and their connections; idempotent. In a forked child it does nothing: they are
+        the parent's."""
         if not self._closed and os.getpid() == self._pid:
             self._closed = True
             self._ended.set()
@@ -240,7 +242,8 @@ class FsspecObjects(Objects):
     def _check(self) -> None:
         if os.getpid() != self._pid:
             raise ClosedError(
-                f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here"
+                f"{self.url} was opened by another process (pid {self._pid}): connections are not "
+                "shared; open it anew here"
             )
         if self._closed:
             raise ClosedError(f"{self.url} is closed")
@@ -253,7 +256,8 @@ class FsspecObjects(Objects):
         wrong: Callable[[R], Failure | None] = lambda _: None,
         access: str = "",
     ) -> R:
-        """Returns the request's result. A request is tried again where that can help, and waited for until the timeout."""
+        """Returns the request's result. A request is tried again where that can help, and waited for until
+        the timeout."""
         with self._stalls.watch(tries):
             while True:
                 self._check()
@@ -306,7 +310,8 @@ def _settle(waited: concurrent.futures.Future[R], outcome: concurrent.futures.Fu
 
 
 def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
-    """Opens a file system for this client alone, and returns it with the URL's path; fsspec's own are shared, also with forked children."""
+    """Opens a file system for this client alone, and returns it with the URL's path; fsspec's own are
+    shared, also with forked children."""
     from fsspec.core import url_to_fs
 
     fs, root = url_to_fs(url, skip_instance_cache=True, **options)
@@ -321,7 +326,8 @@ def _disconnect(fs: Any) -> None:
 
 
 def _failure(error: Exception) -> Failure:
-    """Describes an exception of a file system in fastload's words: its own text may hold secrets of the URL or the options."""
+    """Describes an exception of a file system in fastload's words: its own text may hold secrets of the
+    URL or the options."""
     if isinstance(error, ClosedError):
         raise error
     if (found := of_exception(error)) is not None:

@@ -1,4 +1,5 @@
-"""Files that a manifest names (`DataFile`), and streams of their bytes: requested ahead, checked, in order and in bounded memory."""
+"""Files that a manifest names (`DataFile`), and streams of their bytes: requested ahead, checked, in order
+and in bounded memory."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class DataFile:
         folder: the folder that the manifest names for the file; None: the dataset's.
         name: name of the file.
         parts: the parts that the manifest names, ascending; a shard is one part.
-        whole: True if the file has exactly `bytes` bytes, as a shard has; other files may go on after the last part.
+        whole: True if the file has exactly `bytes` bytes, as a shard has; other files may go on after the
+            last part.
     """
 
     folder: str | None
@@ -119,7 +121,8 @@ class PartCheck:
 
 
 def read_manifest(objects: Objects, name: str = MANIFEST_NAME, within: float | None = None) -> Manifest:
-    """Reads the manifest in an object below a URL. A damaged one is read again: `fastload.remote.failures` has the rule.
+    """Reads the manifest in an object below a URL. A damaged one is read again: `fastload.remote.failures`
+    has the rule.
 
     Args:
         objects: the objects below the URL.
@@ -173,7 +176,8 @@ def check_places(manifest: Manifest, url: str) -> None:
         file.folder is not None for file in data_files(manifest)
     ):
         raise DatasetError(
-            f"{url} names files in other folders, which a dataset at a URL cannot have: upload it with `fastload push`"
+            f"{url} names files in other folders, which a dataset at a URL cannot have: upload it "
+            "with `fastload push`"
         )
 
 
@@ -191,11 +195,13 @@ def load_manifest(objects: Objects, version: int | None = None) -> Manifest:
     manifest = find_manifest(objects)
     if manifest is None:
         raise DatasetError(
-            f"{objects.url} holds no packed dataset (no {MANIFEST_NAME}): check the URL, or send one there with `fastload push`"
+            f"{objects.url} holds no packed dataset (no {MANIFEST_NAME}): check the URL, or send one "
+            "there with `fastload push`"
         )
     if version is not None and version != manifest.version:
         raise DatasetError(
-            f"{objects.url} has only version {manifest.version}: older versions are not pushed unless they are asked for"
+            f"{objects.url} has only version {manifest.version}: older versions are not pushed "
+            "unless they are asked for"
         )
     return manifest
 
@@ -212,7 +218,8 @@ def missing(files: Iterable[DataFile], listed: Iterable[ObjectInfo]) -> Iterator
 
 
 RANGE_BYTES = 4 << 20
-"""Bytes of a request: large enough that its latency counts little, small enough that REQUESTS of them fit into memory."""
+"""Bytes of a request: large enough that its latency counts little, small enough that REQUESTS of them fit
+into memory."""
 REQUESTS = 8
 """Requests in flight: at most this many ranges, and the one in use, are in memory."""
 
@@ -222,9 +229,10 @@ def checked_ranges(
 ) -> Generator[tuple[DataFile, int, Buffer, str | None]]:
     """Yields (file, offset, bytes, verdict) of consecutive ranges of each file, file after file.
 
-    The verdict is None before a file's last range. At the last one it describes the wrong checksum; "" if all are right. A file with a
-    wrong checksum is read again from its beginning, after the others, and its verdict is None until then, as
-    NOTE [ failures: which are tried again ] says. Requests under way are cancelled when the caller closes the generator.
+    The verdict is None before a file's last range. At the last one it describes the wrong checksum; "" if all
+    are right. A file with a wrong checksum is read again from its beginning, after the others, and its
+    verdict is None until then, as NOTE [ failures: which are tried again ] says. Requests under way are
+    cancelled when the caller closes the generator.
 
     Raises:
         RemoteError: a range cannot be read.
@@ -248,7 +256,8 @@ def checked_ranges(
 
 
 class _WrongFiles:
-    """Files whose checksums were wrong, and whether another try may help. `timeout`: seconds for the tries of one file."""
+    """Files whose checksums were wrong, and whether another try may help. `timeout`: seconds for the tries
+    of one file."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -257,7 +266,8 @@ class _WrongFiles:
         ] = {}  # time of the first wrong checksum, the last one, and how often it came
 
     def again(self, file: DataFile, verdict: str) -> bool:
-        """Returns True if a file is to be read again: not if the same wrong bytes came SAME_TIMES times, or its time is over."""
+        """Returns True if a file is to be read again: not if the same wrong bytes came SAME_TIMES times,
+        or its time is over."""
         now = time.monotonic()
         first, before, times = self._known.get(file.name, (now, "", 0))
         times = times + 1 if verdict == before else 1
@@ -287,9 +297,11 @@ def _requests(objects: Objects, files: Iterable[DataFile]) -> Generator[tuple[Da
 def download(
     objects: Objects, files: Sequence[DataFile], folder: Path, *, durable: bool = True
 ) -> Generator[tuple[DataFile, int, str | None]]:
-    """Downloads files into a folder. Yields (file, bytes, verdict) of each range; `checked_ranges` describes the verdict.
+    """Downloads files into a folder. Yields (file, bytes, verdict) of each range; `checked_ranges` describes
+    the verdict.
 
-    A file gets its name once all its checksums hold and, if `durable`, it is synced to the disk. Before that, its name ends with PART_END.
+    A file gets its name once all its checksums hold and, if `durable`, it is synced to the disk. Before that,
+    its name ends with PART_END.
 
     Raises:
         OSError: a file cannot be written.

@@ -1,4 +1,5 @@
-"""Objects: the interface to the objects below one URL, which the clients of obstore and fsspec implement; and threads for their calls."""
+"""Objects: the interface to the objects below one URL, which the clients of obstore and fsspec implement;
+and threads for their calls."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from fastload.remote.failures import Failure, Stalls, Tries
 
 
 def remote_error(url: str, failure: BaseException) -> RemoteError:
-    """The RemoteError for a failure: a RemoteError as it is; of any other, one that names the dataset's URL."""
+    """The RemoteError for a failure: a RemoteError as it is; of any other, one that names the dataset's
+    URL."""
     if isinstance(failure, RemoteError):
         return failure
     return RemoteError(f"{url} cannot be read ({type(failure).__name__}: {failure})", url=url)
@@ -43,34 +45,44 @@ class ObjectInfo:
 
 
 MOST = 10
-"""Most ranges of one call of obstore, which has as many under way at once, and would ask for further ones after them."""
+"""Most ranges of one call of obstore, which has as many under way at once, and would ask for further ones
+after them."""
 ASKED_S = 5.0
 """Seconds to wait for the manifest that is read again between two tries."""
 Wrong = Callable[[Any], Failure | None]
-"""A check of an answer, which returns its failure; None: it is right, or another try would bring the same again."""
+"""A check of an answer, which returns its failure; None: it is right, or another try would bring the same
+again."""
 
 
 class OpenedDataset(Protocol):
-    """The dataset that was opened below a URL, as a client asks about it between tries: NOTE [ failures: which are tried again ]."""
+    """The dataset that was opened below a URL, as a client asks about it between tries: NOTE [ failures:
+    which are tried again ]."""
 
     def ask(self) -> Future[None]:
-        """Begins to read the manifest again; the future ends once the answer is there. An answer counts for some time."""
+        """Begins to read the manifest again; the future ends once the answer is there. An answer counts
+        for some time."""
 
     def words(self, name: str, last: bool) -> str:
-        """Text that says how the dataset of an object was changed, by the last answer; "": no change of it is known.
+        """Text that says how the dataset of an object was changed, by the last answer; "": no change of it is
+        known.
 
-        `last`: no further try follows, so that a missing manifest counts too, which may be as transient as a missing object.
+        `last`: no further try follows, so that a missing manifest counts too, which may be as transient as a
+        missing object.
         """
 
 
 class Objects(ABC):
     """Interface to the objects below one URL.
 
-    1. An instance belongs to the process that made it: two processes never share a connection. A forked child calls `open_objects` itself.
-    2. Any thread may call the blocking methods. `fetch` is awaited on a running asyncio loop; cancelling it ends the request.
-    3. Each call is tried again, with a growing pause, until `timeout` seconds have passed since it began. Then RemoteError says what
-       failed, where, and after how many tries. What is sure is raised at once: NOTE [ failures: which are tried again ].
-    4. A body that is shorter or longer than the range is a failed try, never a result; so is one that `wrong` gives a failure for.
+    1. An instance belongs to the process that made it: two processes never share a connection. A forked child
+       calls `open_objects` itself.
+    2. Any thread may call the blocking methods. `fetch` is awaited on a running asyncio loop; cancelling it
+       ends the request.
+    3. Each call is tried again, with a growing pause, until `timeout` seconds have passed since it began.
+       Then RemoteError says what failed, where, and after how many tries. What is sure is raised at once:
+       NOTE [ failures: which are tried again ].
+    4. A body that is shorter or longer than the range is a failed try, never a result; so is one that `wrong`
+       gives a failure for.
     5. A call that stalls is reported at INFO, once a minute for a client.
 
     Attributes:
@@ -95,7 +107,8 @@ class Objects(ABC):
         Args:
             doing: action of the call, for messages.
             name: name of the object.
-            access: kind of access that counts as granted by itself; "": reading, which opening a dataset shows to be granted.
+            access: kind of access that counts as granted by itself; "": reading, which opening a dataset
+                shows to be granted.
             known: True if the object was written by this client.
             within: timeout of this call alone, for which no object is known.
         """
@@ -124,14 +137,16 @@ class Objects(ABC):
 
     @abstractmethod
     def get(self, name: str, limit: int, wrong: Wrong | None = None, within: float | None = None) -> bytes:
-        """Reads a whole object. `wrong` checks its bytes; `within` is the timeout of this call, which takes no object for known.
+        """Reads a whole object. `wrong` checks its bytes; `within` is the timeout of this call, which takes
+        no object for known.
 
         Raises RemoteError, also for more than `limit` bytes; RemoteMissingError if there is no such object.
         """
 
     @abstractmethod
     def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
-        """Reads bytes start .. stop-1 of an object as it is now, checked by `wrong`. It may differ from the one that was opened."""
+        """Reads bytes start .. stop-1 of an object as it is now, checked by `wrong`. It may differ from
+        the one that was opened."""
 
     @abstractmethod
     async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
@@ -139,7 +154,8 @@ class Objects(ABC):
 
     @abstractmethod
     def head(self, name: str, known: bool = False, wrong: Wrong | None = None) -> ObjectInfo:
-        """Size and ETag of an object. `known`: it was written before, so that it is there; `wrong` checks the answer."""
+        """Size and ETag of an object. `known`: it was written before, so that it is there; `wrong` checks
+        the answer."""
 
     @abstractmethod
     def list(self) -> list[ObjectInfo]:
@@ -151,7 +167,8 @@ class Objects(ABC):
 
     @abstractmethod
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
-        """Uploads a file, in parts if it is large. An interrupted upload leaves no object. `sent` is called with the bytes of each part."""
+        """Uploads a file, in parts if it is large. An interrupted upload leaves no object. `sent` is
+        called with the bytes of each part."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
@@ -175,9 +192,10 @@ MOST_LOST = 32
 class LimitedThreads:
     """A few threads for blocking calls that nothing can cancel.
 
-    A call that its caller gave up keeps its thread, and another thread takes that one's place; after MOST_LOST such calls, no further one
-    does. Threads are daemons: unlike the threads of concurrent.futures, they let the program end while a call never returns. After close()
-    no call is accepted, since no thread would run it.
+    A call that its caller gave up keeps its thread, and another thread takes that one's place; after
+    MOST_LOST such calls, no further one does. Threads are daemons: unlike the threads of concurrent.futures,
+    they let the program end while a call never returns. After close() no call is accepted, since no thread
+    would run it.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -231,7 +249,8 @@ class LimitedThreads:
 def request_threads(objects: Objects, count: int, name: str) -> Iterator[ThreadPoolExecutor]:
     """Context manager: threads that call a client's blocking methods.
 
-    An exception in the block, Ctrl-C among them, closes the client: its calls then end at once, even if the server does not answer.
+    An exception in the block, Ctrl-C among them, closes the client: its calls then end at once, even if the
+    server does not answer.
     """
     with ThreadPoolExecutor(count, name) as pool:
         try:

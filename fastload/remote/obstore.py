@@ -1,7 +1,8 @@
-"""ObstoreObjects: the objects below an S3, GCS, Azure, HTTP or file URL, by obstore; and the parts of that client.
+"""ObstoreObjects: the objects below an S3, GCS, Azure, HTTP or file URL, by obstore; and the parts of that
+client.
 
-`BusyServer` takes turns at a server that refuses requests, `GatheredRanges` asks for many small ranges by one call, and `StoreMaker` makes
-obstore's stores.
+`BusyServer` takes turns at a server that refuses requests, `GatheredRanges` asks for many small ranges by one
+call, and `StoreMaker` makes obstore's stores.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ from fastload.remote.obstore_process import add_holder, own_obstore
 
 
 class BusyServer:
-    """Turns at a server that answers 429 or 503 to all calls of one client: open, or closed and one call at a time asks again.
+    """Turns at a server that answers 429 or 503 to all calls of one client: open, or closed and one call at a
+    time asks again.
 
-    1. An answer of 429 or 503 closes it. Then one call at a time gets a turn, after pauses that grow like those of one call; the other
-       calls wait. So a server with a Retry-After, which obstore does not show, gets only a few requests until it serves again, however many
-       calls are under way.
+    1. An answer of 429 or 503 closes it. Then one call at a time gets a turn, after pauses that grow like
+       those of one call; the other calls wait. So a server with a Retry-After, which obstore does not show,
+       gets only a few requests until it serves again, however many calls are under way.
     2. Any other answer, also to a request that began before, opens it for all.
     3. Any thread may call it.
 
@@ -63,7 +65,8 @@ class BusyServer:
         self._next = 0.0  # time at which the next call gets a turn
 
     def refused(self, failure: Failure, began: float, left: float) -> None:
-        """Notes an answer of 429 or 503. `began`: time at which the request began; `left`: seconds that its call has left."""
+        """Notes an answer of 429 or 503. `began`: time at which the request began; `left`: seconds that
+        its call has left."""
         with self._lock:
             if self.failure is None:
                 self._opened, self._rounds = Future(), 0
@@ -81,7 +84,8 @@ class BusyServer:
                 self._opened.set_result(None)
 
     def turn(self) -> tuple[float, Future[None]]:
-        """(seconds, opened): seconds until a call may ask for its turn again, 0: it has the turn; `opened` ends once all may go on."""
+        """(seconds, opened): seconds until a call may ask for its turn again, 0: it has the turn; `opened`
+        ends once all may go on."""
         with self._lock:
             now = time.monotonic()
             if self.failure is not None:
@@ -96,18 +100,22 @@ class BusyServer:
 
 
 SMALL_BYTES = 256 << 10
-"""Ranges of fewer bytes are gathered. For a larger one the request takes most of the time, and its bytes are wanted as they come."""
+"""Ranges of fewer bytes are gathered. For a larger one the request takes most of the time, and its bytes
+are wanted as they come."""
 
 _Wanted: TypeAlias = "tuple[int, int, asyncio.Future[Buffer]]"
 
 
 class GatheredRanges:
-    """Gathers small ranges of one object that several tasks want at the same moment, and asks for them by one call of obstore.
+    """Gathers small ranges of one object that several tasks want at the same moment, and asks for them by one
+    call of obstore.
 
-    Awaiting a call of obstore takes as much CPU as the request itself, 110 to 140 us: a task of tokio, a thread that waits for the GIL,
-    and a wake-up of the asyncio loop. One call for up to MOST ranges, which obstore asks for at the same time, takes that once.
+    Awaiting a call of obstore takes as much CPU as the request itself, 110 to 140 us: a task of tokio, a
+    thread that waits for the GIL, and a wake-up of the asyncio loop. One call for up to MOST ranges, which
+    obstore asks for at the same time, takes that once.
 
-    1. `fetch` is called on a running asyncio loop. Ranges wanted in one iteration of the loop are gathered by store and object.
+    1. `fetch` is called on a running asyncio loop. Ranges wanted in one iteration of the loop are gathered by
+       store and object.
     2. If a call fails, all its ranges fail.
     3. A call ends when all tasks that wait for its ranges were cancelled.
 
@@ -177,7 +185,8 @@ class GatheredRanges:
                 future.set_result(body)
 
     def _drop(self, future: asyncio.Future[Buffer]) -> None:
-        """Drops a range that no task waits for; cancels its call if no task waits for another of the call's ranges."""
+        """Drops a range that no task waits for; cancels its call if no task waits for another of the
+        call's ranges."""
         for call, group in self._calls.items():
             if any(each[2] is future for each in group):
                 if all(each[2].done() for each in group):
@@ -186,7 +195,8 @@ class GatheredRanges:
 
 
 def _groups(wanted: list[_Wanted]) -> Iterator[list[_Wanted]]:
-    """Groups of at most MOST ranges, no two of which touch: obstore merges touching ranges, and panics if the object ends in the second."""
+    """Groups of at most MOST ranges, no two of which touch: obstore merges touching ranges, and panics if
+    the object ends in the second."""
     group: list[_Wanted] = []
     for each in sorted(wanted, key=lambda each: each[0]):
         if group and (len(group) == MOST or each[0] <= group[-1][1]):
@@ -209,7 +219,8 @@ def _fail(group: list[_Wanted], error: BaseException) -> None:
 
 
 SILENCE_LIMIT = 10.0
-"""Seconds without a byte after which a read is given up and tried again; a quarter of the timeout if that is less."""
+"""Seconds without a byte after which a read is given up and tried again; a quarter of the timeout if that
+is less."""
 WRITE_LIMIT = 300.0
 """Seconds for one request that writes, which is silent while its body is sent; `timeout` if that is less."""
 CONNECT_LIMIT = 5.0
@@ -219,8 +230,8 @@ _ENDPOINT = re.compile(r"(AWS|AZURE|GOOGLE|GCS)\w*_ENDPOINT(_URL)?(_\w+)?|STORAG
 class StoreMaker:
     """Makes obstore's stores for one URL and its storage_options.
 
-    Stores for reading do not try again by themselves: the client does, since it knows when. A store for writing tries each part of an
-    upload again, so that a lost part does not cost the whole file.
+    Stores for reading do not try again by themselves: the client does, since it knows when. A store for
+    writing tries each part of an upload again, so that a lost part does not cost the whole file.
     """
 
     def __init__(self, obstore: Any, url: str, options: dict[str, object], timeout: float) -> None:
@@ -239,7 +250,8 @@ class StoreMaker:
             self._client["allow_http"] = True
 
     def _take_password(self) -> None:
-        """Sends the user and password of a web server's URL as its header: obstore sends none, and shows them in its messages."""
+        """Sends the user and password of a web server's URL as its header: obstore sends none, and shows
+        them in its messages."""
         parts = urlsplit(self._url)
         user, at, host = parts.netloc.rpartition("@")
         if at and parts.scheme.lower() in ("http", "https"):
@@ -287,7 +299,8 @@ class StoreMaker:
 
 
 def _words(error: Exception) -> str:
-    """Describes a wrong option. Of obstore's text, which may show secrets of the URL or an option, only a key's name is kept."""
+    """Describes a wrong option. Of obstore's text, which may show secrets of the URL or an option, only a
+    key's name is kept."""
     text = str(error)
     if found := re.search(r"Configuration key: '([A-Za-z0-9_.-]{1,80})' is not valid", text) or re.search(
         r"Invalid key: ([A-Za-z0-9_.-]{1,80})\.", text
@@ -334,11 +347,11 @@ def _nothing_wrong(_: object) -> None:
 class ObstoreObjects(Objects):
     """The objects below one URL, read and written by obstore.
 
-    Every request is awaited on the process's fetch loop, also by the blocking methods: so Ctrl-C and `close` end it, and none goes on
-    unseen.
+    Every request is awaited on the process's fetch loop, also by the blocking methods: so Ctrl-C and `close`
+    end it, and none goes on unseen.
 
-    The client keeps two stores, each with connections of its own. The one for reading gives up a request that is silent. The one for
-    writing does not: its requests are silent while their bodies are sent.
+    The client keeps two stores, each with connections of its own. The one for reading gives up a request that
+    is silent. The one for writing does not: its requests are silent while their bodies are sent.
     """
 
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
@@ -402,7 +415,8 @@ class ObstoreObjects(Objects):
                         self._obstore.get_range_async(store, name, start=start, end=stop)
                     )
                 try:
-                    # The first try is bounded by the store's own limit on a request, which is `timeout`; a later one by what is left.
+                    # The first try is bounded by the store's own limit on a request, which is `timeout`; a
+                    # later one by what is left.
                     body: Buffer = await (
                         request if first else asyncio.wait_for(request, max(tries.left(), 0.001))
                     )
@@ -448,7 +462,8 @@ class ObstoreObjects(Objects):
         )
 
     def put_file(self, name: str, path: Path, sent: Callable[[int], None] | None = None) -> None:
-        """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then checks that the object has the file's size."""
+        """Uploads a file in parts of PART_BYTES, PARTS_AT_ONCE at a time; then checks that the object has
+        the file's size."""
         size = path.stat().st_size
         part = max(PART_BYTES, -(-size // _MOST_PARTS))
         tries = self._tries("uploading", name, "write")
@@ -482,9 +497,12 @@ class ObstoreObjects(Objects):
         self._call(self._tries("deleting", name, "delete"), name, remove, access="delete")
 
     def close(self) -> None:
-        """Cancels all awaited requests and drops the stores with their connections; idempotent. In a forked child it does nothing."""
+        """Cancels all awaited requests and drops the stores with their connections; idempotent. In a
+        forked child it does nothing."""
         if os.getpid() != self._pid:
-            return  # dropping the parent's stores here would harm the parent's connections: NOTE [ obstore after a fork ]
+            # Dropping the parent's stores here would harm the parent's connections: NOTE [ obstore after a
+            # fork ]
+            return
         with self._lock:
             self._closed = True
             self._reader = self._writer = None
@@ -529,10 +547,12 @@ class ObstoreObjects(Objects):
         return found
 
     def _store(self, write: bool = False) -> Any:
-        """The store for reading or writing. Raises ClosedError after close(), and in another process than the one that opened it."""
+        """The store for reading or writing. Raises ClosedError after close(), and in another process than
+        the one that opened it."""
         if os.getpid() != self._pid:
             raise ClosedError(
-                f"{self.url} was opened by another process (pid {self._pid}): connections are not shared; open it anew here"
+                f"{self.url} was opened by another process (pid {self._pid}): connections are not "
+                "shared; open it anew here"
             )
         store = self._writer if write else self._reader
         if store is None:
@@ -552,8 +572,9 @@ class ObstoreObjects(Objects):
     def _failure(self, error: Exception) -> Failure:
         """The failure that an exception of a request means; any other exception is raised again.
 
-        The exception loses its traceback: obstore keeps a future that has failed until it is called again, which may be never, and with the
-        traceback the frames of those who waited, this client, and the dataset's files.
+        The exception loses its traceback: obstore keeps a future that has failed until it is called again,
+        which may be never, and with the traceback the frames of those who waited, this client, and the
+        dataset's files.
         """
         found = of_exception(error)
         if found is None and isinstance(error, self._obstore.exceptions.BaseError):
@@ -568,7 +589,8 @@ class ObstoreObjects(Objects):
         return found
 
     async def _turn(self, tries: Tries) -> None:
-        """Waits until a call may ask a busy server. Raises RemoteError if its turn does not come within the timeout."""
+        """Waits until a call may ask a busy server. Raises RemoteError if its turn does not come within
+        the timeout."""
         while (failure := self._busy.failure) is not None:
             seconds, opened = self._busy.turn()
             if not seconds:
@@ -606,7 +628,8 @@ class ObstoreObjects(Objects):
         wrong: Callable[[R], Failure | None] = _nothing_wrong,
         access: str = "",
     ) -> R:
-        """Returns the request's result; it is tried again where that can help. `wrong` returns the failure of a wrong result."""
+        """Returns the request's result; it is tried again where that can help. `wrong` returns the failure
+        of a wrong result."""
         self._store(access in _WRITES)  # raises at once if the client is closed
         result: R = result_of(self._tried, tries, name, request, wrong, access)
         return result

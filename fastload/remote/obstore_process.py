@@ -1,22 +1,29 @@
-"""own_obstore: the package obstore for the calling process; a forked process gets another copy than its parent's.
+"""own_obstore: the package obstore for the calling process; a forked process gets another copy than its
+parent's.
 
 NOTE [ obstore after a fork ]
-obstore runs its requests on a tokio runtime that it starts at its first use and keeps for ever: worker threads and an epoll instance. A
-forked child has none of the threads, and shares the epoll instance with its parent. Tried with obstore 0.12.1 and a real server:
+obstore runs its requests on a tokio runtime that it starts at its first use and keeps for ever: worker
+threads and an epoll instance. A forked child has none of the threads, and shares the epoll instance with its
+parent. Tried with obstore 0.12.1 and a real server:
 
 - A child of a parent that never used obstore may use it. So may a child whose parent only made stores.
-- A child of a parent that has made one request hangs in its first request, blocking or awaited, also with stores of its own.
-- Its attempt also harms the parent: sockets of both are in one epoll instance, and the parent's next request hangs as well.
-- Dropping a store that the child inherited wakes the parent's runtime, and may wait for a lock that a thread held which the fork lost.
+- A child of a parent that has made one request hangs in its first request, blocking or awaited, also with
+  stores of its own.
+- Its attempt also harms the parent: sockets of both are in one epoll instance, and the parent's next request
+  hangs as well.
+- Dropping a store that the child inherited wakes the parent's runtime, and may wait for a lock that a thread
+  held which the fork lost.
 
-Therefore the child loads obstore's extension module a second time, from a copy of its file. The dynamic linker takes the copy for another
-library, with its own variables and so its own runtime. That costs 17 ms, and 15 MB in an anonymous file that all children of one parent
-share, made by the first child that needs it. The child keeps the parent's stores alive for ever. So worker processes that fork, as torch's
-DataLoader makes them, read remote data like any other process, with connections of their own.
+Therefore the child loads obstore's extension module a second time, from a copy of its file. The dynamic
+linker takes the copy for another library, with its own variables and so its own runtime. That costs 17 ms,
+and 15 MB in an anonymous file that all children of one parent share, made by the first child that needs it.
+The child keeps the parent's stores alive for ever. So worker processes that fork, as torch's DataLoader makes
+them, read remote data like any other process, with connections of their own.
 
 NOTE [ obstore at the interpreter's end ]
-A thread of tokio that asks for the GIL while the interpreter ends is ended by it, and Rust answers with abort(): exit status 134 in a third
-of programs that ended right after an awaited request. The exit handler waits until these threads sleep.
+A thread of tokio that asks for the GIL while the interpreter ends is ended by it, and Rust answers with
+abort(): exit status 134 in a third of programs that ended right after an awaited request. The exit handler
+waits until these threads sleep.
 """
 
 from __future__ import annotations
@@ -44,16 +51,16 @@ _MOST_THREADS = 4
 """Most worker threads of tokio: each brings about a gigabyte per second."""
 _CPUS_A_THREAD = 4
 _LARGEST, _KEPT = 16 << 20, 32 << 20
-"""Limits of malloc: a body of 2 MiB is otherwise a mapping of its own, whose 512 pages the kernel clears for every request: a sixth of the
-CPU that fetching takes."""
+"""Limits of malloc: a body of 2 MiB is otherwise a mapping of its own, whose 512 pages the kernel clears for
+every request: a sixth of the CPU that fetching takes."""
 
 
 def start(obstore: Any) -> None:
     """Starts obstore's runtime, unless this process has it already.
 
-    Tokio takes a thread for each CPU, and these wake each other for every request. Here it takes one for every four CPUs, unless the user
-    has set TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that fetching takes, and the memory that malloc keeps for each
-    thread.
+    Tokio takes a thread for each CPU, and these wake each other for every request. Here it takes one for
+    every four CPUs, unless the user has set TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that
+    fetching takes, and the memory that malloc keeps for each thread.
     """
     keep_memory(_LARGEST, _KEPT)
     given = os.environ.get(_THREADS)
@@ -75,7 +82,8 @@ _lock = threading.Lock()  # guards _module
 _module: ModuleType | None = None
 _forked_after_use = False
 _spare_file = -1
-"""Descriptor of an anonymous file for children: empty, or a copy of the extension module, written under a lock on it."""
+"""Descriptor of an anonymous file for children: empty, or a copy of the extension module, written under a
+lock on it."""
 _origin = ""
 """The path of the extension module that pip installed."""
 
@@ -100,7 +108,8 @@ def own_obstore() -> ModuleType:
     with _lock:
         if _module is None:
             used_before = _NATIVE in sys.modules
-            # Imported by other code and without threads: it was not used yet, or a fork that fastload did not see lost its threads.
+            # Imported by other code and without threads: it was not used yet, or a fork that fastload did not
+            # see lost its threads.
             if _forked_after_use or (used_before and not worker_threads()):
                 _module = _loaded_copy()
             else:
@@ -109,7 +118,8 @@ def own_obstore() -> ModuleType:
 
 
 def add_holder(holder: Holder) -> None:
-    """Registers an object that holds stores: forked children keep it alive for ever, and the end of the program closes it."""
+    """Registers an object that holds stores: forked children keep it alive for ever, and the end of the
+    program closes it."""
     _holders.add(holder)
 
 
@@ -144,7 +154,8 @@ def _loaded_copy() -> ModuleType:
         _origin = (found.origin if found else None) or ""
     saved = {name: sys.modules.pop(name) for name in _names()}
     try:
-        # The linker recognises a library by the text of its path: with this process's ID in it, the path is no ancestor's.
+        # The linker recognises a library by the text of its path: with this process's ID in it, the path is
+        # no ancestor's.
         path = f"/proc/self/task/{os.getpid()}/fd/{_filled_copy()}"
         loader = importlib.machinery.ExtensionFileLoader(_NATIVE, path)
         spec = importlib.util.spec_from_file_location(_NATIVE, path, loader=loader)
@@ -155,7 +166,8 @@ def _loaded_copy() -> ModuleType:
         return _imported()
     except (OSError, ImportError) as error:
         raise ClosedError(
-            "this process was forked from one that had read remote data, and obstore cannot be loaded a second time here "
+            "this process was forked from one that had read remote data, and obstore cannot be "
+            "loaded a second time here "
             f"({type(error).__name__}): start workers with multiprocessing_context='spawn'"
         ) from error
     finally:
@@ -169,7 +181,8 @@ def _names() -> list[str]:
 
 
 def _filled_copy() -> int:
-    """A descriptor of a copy of the extension module; the first of the parent's children makes the copy. It is never closed."""
+    """A descriptor of a copy of the extension module; the first of the parent's children makes the copy.
+    It is never closed."""
     global _spare_file
     file, _spare_file = (_spare_file if _spare_file >= 0 else _anonymous_file()), -1
     # Opened anew: a lock belongs to an open file, and all children inherit one and the same.
@@ -188,7 +201,8 @@ def _anonymous_file() -> int:
 
 
 def _before_fork() -> None:
-    """Makes the file that children share if obstore was used. It holds the lock over the fork: the child must not inherit it taken."""
+    """Makes the file that children share if obstore was used. It holds the lock over the fork: the child
+    must not inherit it taken."""
     _lock.acquire()
     if _NATIVE in sys.modules and worker_threads():
         _make_spare_file()
@@ -217,7 +231,8 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """Closes all clients and waits until all threads of tokio sleep: then none asks for the GIL while the interpreter ends."""
+    """Closes all clients and waits until all threads of tokio sleep: then none asks for the GIL while the
+    interpreter ends."""
     if _module is None:
         return
     for holder in list(_holders):

@@ -1,4 +1,5 @@
-"""ReplacedCheck: finds out, between the tries of a request, whether the dataset at a URL is still the one that was opened."""
+"""ReplacedCheck: finds out, between the tries of a request, whether the dataset at a URL is still the one
+that was opened."""
 
 from __future__ import annotations
 
@@ -14,13 +15,15 @@ from fastload.remote.objects import ASKED_S, Objects
 from fastload.store.manifest import Manifest, version_name
 
 _LONGEST_S = 60.0
-"""Seconds for which an answer counts, at most: it counts ASKED_S at first, and twice as long each time that nothing has changed."""
+"""Seconds for which an answer counts, at most: it counts ASKED_S at first, and twice as long each time
+that nothing has changed."""
 
 _Content = tuple[str, tuple[Part, ...]]
 
 
 class ReplacedCheck:
-    """The dataset that was opened below a URL, as clients ask about it. See `fastload.remote.objects.OpenedDataset`.
+    """The dataset that was opened below a URL, as clients ask about it. See
+    `fastload.remote.objects.OpenedDataset`.
 
     Any thread may call it. The manifest is read in a thread of its own, one at a time.
 
@@ -39,7 +42,8 @@ class ReplacedCheck:
         self._answer: Future[None] | None = None
 
     def ask(self) -> Future[None]:
-        """Begins to read the manifest, unless it is being read, or was read lately; the future ends once it was."""
+        """Begins to read the manifest, unless it is being read, or was read lately; the future ends once
+        it was."""
         with self._lock:
             before = self._answer
             if before is not None and (not before.done() or time.monotonic() - self._asked < self._counts):
@@ -51,7 +55,8 @@ class ReplacedCheck:
         return answer
 
     def words(self, name: str, last: bool) -> str:
-        """Text that says how the dataset of an object was changed; "" if no change is known. `last`: a missing manifest counts too."""
+        """Text that says how the dataset of an object was changed; "" if no change is known. `last`: a
+        missing manifest counts too."""
         with self._lock:
             if self._files is None:
                 self._files = {file.name: _content(file) for file in data_files(self._opened)}
@@ -74,7 +79,8 @@ class ReplacedCheck:
             answer.set_result(None)
 
     def _read(self) -> set[_Content] | None:
-        """The files that the manifests at the URL name; none if there is no dataset; None if the store gives no answer."""
+        """The files that the manifests at the URL name; none if there is no dataset; None if the store
+        gives no answer."""
         objects = self._objects()
         if objects is None:  # closed meanwhile
             return None

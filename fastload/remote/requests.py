@@ -1,19 +1,22 @@
-"""Request: records that are waited for together, such as a batch's. Pass: one pass over a dataset, with the bytes that it holds in memory.
+"""Request: records that are waited for together, such as a batch's. Pass: one pass over a dataset, with the
+bytes that it holds in memory.
 
 NOTE [ pass: what is held in memory ]
-1. Under shuffle="window" all samples of a block are asked for within the buffer's span. So units without room in the cache are fetched in
-   runs of a block's units too. Units that were not asked for yet are held in memory, each as a copy of its own, until the last sample of
-   the block in it was asked for.
-2. All passes of a process hold at most HELD_BYTES; one pass at most the sampler's buffer, and a MEMORY_SHARE of the memory that was free at
-   its beginning. For samples that come in groups the limit is twice the buffer, which is all of the open blocks: a group is held whole
-   until its last sample. Where there is less room than a run needs, the run is cut; without room, a unit is fetched when it is asked for.
-3. The bytes are held in memory and not in the cache's file. Bytes in the file would be missing from the cache's budget in every epoch, and
-   in a full cache there is no room for them. Records share pages, so that a hole in the file frees less than the record, or needs to know
-   of its neighbours, which other processes write. And memory is free again with the end of the process, however it ends.
-4. A pass ends with its owner, which an iterator has, or with the fetcher, and lets go of the bytes it holds. Two passes over one dataset
-   share only the room.
-5. Worker processes hold nothing. Each of N workers makes every Nth batch, or the batches that it claims first, so that a worker uses only a
-   few samples of a block, and none knows which.
+1. Under shuffle="window" all samples of a block are asked for within the buffer's span. So units without room
+   in the cache are fetched in runs of a block's units too. Units that were not asked for yet are held in
+   memory, each as a copy of its own, until the last sample of the block in it was asked for.
+2. All passes of a process hold at most HELD_BYTES; one pass at most the sampler's buffer, and a MEMORY_SHARE
+   of the memory that was free at its beginning. For samples that come in groups the limit is twice the
+   buffer, which is all of the open blocks: a group is held whole until its last sample. Where there is less
+   room than a run needs, the run is cut; without room, a unit is fetched when it is asked for.
+3. The bytes are held in memory and not in the cache's file. Bytes in the file would be missing from the
+   cache's budget in every epoch, and in a full cache there is no room for them. Records share pages, so that
+   a hole in the file frees less than the record, or needs to know of its neighbours, which other processes
+   write. And memory is free again with the end of the process, however it ends.
+4. A pass ends with its owner, which an iterator has, or with the fetcher, and lets go of the bytes it holds.
+   Two passes over one dataset share only the room.
+5. Worker processes hold nothing. Each of N workers makes every Nth batch, or the batches that it claims
+   first, so that a worker uses only a few samples of a block, and none knows which.
 """
 
 from __future__ import annotations
@@ -31,20 +34,25 @@ from typing_extensions import Buffer
 from fastload.errors import RemoteError
 
 Unit = tuple[int, int]
-"""A unit of a dataset: (number of its shard, number in the shard). See NOTE [ cache: when a part is there ]."""
+"""A unit of a dataset: (number of its shard, number in the shard). See NOTE [ cache: when a part is there
+]."""
 
 
 class Request:
     """A request for units of a dataset, and its results.
 
-    1. Any thread makes it. The fetcher's thread writes it until `finished`; after that, any thread may read it.
+    1. Any thread makes it. The fetcher's thread writes it until `finished`; after that, any thread may read
+       it.
     2. A request whose `owner` no longer exists is cancelled: nothing is fetched for it.
-    3. A request with `heal` has units whose bytes in the cache are damaged: they are fetched again, and are in `taken` in any case.
+    3. A request with `heal` has units whose bytes in the cache are damaged: they are fetched again, and are
+       in `taken` in any case.
 
     Attributes:
-        units: the units that the cache lacked when the request was made, in the order in which they are wanted.
+        units: the units that the cache lacked when the request was made, in the order in which they are
+            wanted.
         size: bytes of all samples that are asked for, cached or not.
-        taken: the units that were fetched and not kept in the cache: (start in the shard's file, bytes) by unit.
+        taken: the units that were fetched and not kept in the cache: (start in the shard's file, bytes) by
+            unit.
         error: error of the first unit that could not be fetched; None: there was none.
         share: the request's share of a pass; None: it belongs to no known pass.
     """
@@ -111,7 +119,8 @@ class Request:
                 self._finished.set()
 
     def drop(self) -> None:
-        """Forgets whom to call: nobody wants the request any more, and who was to be called may hold it, and the dataset."""
+        """Forgets whom to call: nobody wants the request any more, and who was to be called may hold it,
+        and the dataset."""
         self._done = None
 
     def wait(self, seconds: float) -> bool:
@@ -137,12 +146,14 @@ class HeldRoom:
 
 
 class Pass:
-    """One pass over one dataset: the units it needs, and those it holds. See NOTE [ pass: what is held in memory ].
+    """One pass over one dataset: the units it needs, and those it holds. See NOTE [ pass: what is held in
+    memory ].
 
     Any thread may make a pass and read `holds`; all else is for the fetcher's thread.
 
     Args:
-        needed: masks of the units that the pass needs; None: it needs samples of blocks, and names them as it opens each block.
+        needed: masks of the units that the pass needs; None: it needs samples of blocks, and names them as it
+            opens each block.
         limit: most bytes that the pass may hold.
         room: the room that the process's passes share.
 
@@ -193,13 +204,15 @@ class Pass:
     # ---- what it will ask for
 
     def needs(self, shard: int, number: int) -> bool:
-        """Returns True if the pass will ask for a unit that it does not hold; for a pass by blocks, a unit of an open block."""
+        """Returns True if the pass will ask for a unit that it does not hold; for a pass by blocks, a unit
+        of an open block."""
         if self._needed is not None:
             return bool(self._needed[shard][number])
         return (shard, number) in self._left and (shard, number) not in self._held
 
     def open(self, units: Iterable[Unit]) -> None:
-        """Notes the units of blocks whose first sample is asked for: a unit once for each sample that the cache lacks."""
+        """Notes the units of blocks whose first sample is asked for: a unit once for each sample that the
+        cache lacks."""
         if not self.ended:
             for unit in units:
                 self._left[unit] = self._left.get(unit, 0) + 1
@@ -226,7 +239,8 @@ class Pass:
         self._room.size += size
 
     def hold(self, unit: Unit, start: int, data: memoryview) -> None:
-        """Holds a unit's bytes, which begin at `start` of the shard, if a later sample needs the unit and there is room."""
+        """Holds a unit's bytes, which begin at `start` of the shard, if a later sample needs the unit and
+        there is room."""
         if unit in self._left and unit not in self._held and len(data) <= self.free:
             self.reserve(len(data))
             self._held[unit] = start, bytes(data)
@@ -256,7 +270,8 @@ class PassShare:
 
     Attributes:
         owner: the pass.
-        opens: the units of all samples in the blocks that the request is the first to ask for, if the cache lacks them.
+        opens: the units of all samples in the blocks that the request is the first to ask for, if the cache
+            lacks them.
         asks: the units of all samples of the request. Both name a unit once for each sample.
     """
 

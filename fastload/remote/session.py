@@ -39,7 +39,8 @@ class RemoteStatus:
         cache: folder of the dataset in the cache.
         fetched: bytes of records that this process has fetched.
         ranges: number of requests for these bytes.
-        why: the reason why nothing more can be written to the cache, in a few words; "" if it can, or is full in mid-dataset.
+        why: the reason why nothing more can be written to the cache, in a few words; "" if it can, or is full
+            in mid-dataset.
         full: True if the reason is the cache's size.
     """
 
@@ -141,7 +142,8 @@ class Session:
             raise request.error.with_traceback(None)
 
     def together(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Results of blocking calls, which run at the same time in threads of their own, so that Ctrl-C need not wait for the network."""
+        """Results of blocking calls, which run at the same time in threads of their own, so that Ctrl-C
+        need not wait for the network."""
         results: list[Any] = [None] * len(calls)
 
         def run(number: int) -> None:
@@ -188,7 +190,8 @@ atexit.register(_at_exit)
 def _end(
     fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects
 ) -> list[asyncio.Task[None]]:
-    """Ends a session in the thread that fetches: there, no write to a file is under way while it is closed. Returns the cancelled tasks."""
+    """Ends a session in the thread that fetches: there, no write to a file is under way while it is
+    closed. Returns the cancelled tasks."""
     tasks: list[asyncio.Task[None]] = []
     if fetcher is not None:
         tasks = fetcher.stop(RemoteError(f"{objects.url} was closed while it was read", url=objects.url))

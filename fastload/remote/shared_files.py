@@ -1,16 +1,19 @@
-"""Files of a cache folder to which other users may have access: opened without following links, and only if they are this user's.
+"""Files of a cache folder to which other users may have access: opened without following links, and only if
+they are this user's.
 
 NOTE [ cache: whom it trusts ]
-A cache may lie in a folder where others write: below /tmp, or one that a group shares. Its files are compared with checksums only, which
-do not protect against planted files. Therefore:
+A cache may lie in a folder where others write: below /tmp, or one that a group shares. Its files are compared
+with checksums only, which do not protect against planted files. Therefore:
 1. the cache folder belongs to this user or to root, and so does a link to it, whenever it is opened;
-2. no other link is followed: the cache folder is opened first, a dataset's folder through its descriptor, and files through that one's.
-   What is made, renamed or removed is named so too, so that a folder which takes another's name meanwhile is left alone;
-3. an entry belongs to this user or to root. If only its owner and its group may enter a folder, they decide who shares it, and its
-   entries may be any of theirs;
+2. no other link is followed: the cache folder is opened first, a dataset's folder through its descriptor, and
+   files through that one's. What is made, renamed or removed is named so too, so that a folder which takes
+   another's name meanwhile is left alone;
+3. an entry belongs to this user or to root. If only its owner and its group may enter a folder, they decide
+   who shares it, and its entries may be any of theirs;
 4. a file that everybody may write is refused, and none is made;
 5. a new file has a name that did not exist: O_EXCL, and a random name if it is renamed later.
-A refused file counts as missing when it is read. Where it is in the way of a write, the cache counts as one that cannot be written.
+A refused file counts as missing when it is read. Where it is in the way of a write, the cache counts as one
+that cannot be written.
 """
 
 from __future__ import annotations
@@ -34,14 +37,16 @@ _owners: dict[Path, int] = {}
 
 
 def trust(path: Path) -> None:
-    """Takes a cache folder if it belongs to this user or to root, and so does a link to it. Raises OSError: EPERM if it does not."""
+    """Takes a cache folder if it belongs to this user or to root, and so does a link to it. Raises
+    OSError: EPERM if it does not."""
     check_own(path)
     _owners[path] = os.stat(path).st_uid
 
 
 @contextmanager
 def root_folder(path: Path) -> Iterator[int]:
-    """Context manager: the descriptor of a cache folder. Raises OSError, also if the path leads to another user's folder by now."""
+    """Context manager: the descriptor of a cache folder. Raises OSError, also if the path leads to another
+    user's folder by now."""
     descriptor = open_folder(path)
     try:
         owner = os.fstat(descriptor).st_uid
@@ -98,7 +103,8 @@ def open_in_dataset(path: Path, flags: int) -> int:
 
 
 def replace_file(folder: int, name: str, data: bytes) -> None:
-    """Writes a file of an open folder, and renames it over the old one. Call it under the cache folder's lock. Raises OSError."""
+    """Writes a file of an open folder, and renames it over the old one. Call it under the cache folder's
+    lock. Raises OSError."""
     for left in os.listdir(folder):  # left by a process that was killed
         if TEMPORARY.fullmatch(left):
             with suppress(OSError):

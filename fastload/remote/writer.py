@@ -1,21 +1,26 @@
-"""RemoteWriter: writes a packed dataset to a URL, shard by shard, through a small local folder. Bucket: its objects, and the commit.
+"""RemoteWriter: writes a packed dataset to a URL, shard by shard, through a small local folder. Bucket: its
+objects, and the commit.
 
 NOTE [ remote writer: what is durable when ]
-The local folder (the *staging* folder) has the journal of NOTE [ writer: what is durable when ], and at most two shards: one that is being
-uploaded, and one that is being written.
-1. A complete shard takes four steps. Its section of the sidecar is written beside the journal, and synced. The shard is uploaded. The
-   journal names it, with the ETag of its object: at once, or, of very many shards, with the next ones. The local shard is removed. If a
-   kill comes before the journal names it, the resume writes that shard again, under the same name, which nobody reads.
-2. The last shard is in the journal too, since after it only the commit is left: NOTE [ bucket: what is durable when ]. A resume after the
-   commit makes the same commit again.
+The local folder (the *staging* folder) has the journal of NOTE [ writer: what is durable when ], and at most
+two shards: one that is being uploaded, and one that is being written.
+1. A complete shard takes four steps. Its section of the sidecar is written beside the journal, and synced.
+   The shard is uploaded. The journal names it, with the ETag of its object: at once, or, of very many shards,
+   with the next ones. The local shard is removed. If a kill comes before the journal names it, the resume
+   writes that shard again, under the same name, which nobody reads.
+2. The last shard is in the journal too, since after it only the commit is left: NOTE [ bucket: what is
+   durable when ]. A resume after the commit makes the same commit again.
 3. The journal is removed after the commit, and the sections after it.
-So the journal and the objects belong together: a resume needs the staging folder, and objects with the sizes and ETags that it names.
+So the journal and the objects belong together: a resume needs the staging folder, and objects with the sizes
+and ETags that it names.
 
 NOTE [ bucket: what is durable when ]
-1. An object is never replaced while the manifest at the URL names it: new content gets an unused name. So a reader of that manifest goes
-   on with it until the next one is committed and the objects that only the old one names are removed; then reads fail, and name the object.
-2. All objects are complete before manifest.json is put, in one request: the commit. They are listed before that, and must have the
-   sizes and ETags that they had when they were written, so that one of two writers at one URL ends in an error.
+1. An object is never replaced while the manifest at the URL names it: new content gets an unused name. So a
+   reader of that manifest goes on with it until the next one is committed and the objects that only the old
+   one names are removed; then reads fail, and name the object.
+2. All objects are complete before manifest.json is put, in one request: the commit. They are listed before
+   that, and must have the sizes and ETags that they had when they were written, so that one of two writers at
+   one URL ends in an error.
 3. Objects with the name of a dataset's file that the manifest does not name are removed last.
 A store of objects has no locks: the user must not run two writers at one URL at a time.
 """
@@ -73,7 +78,8 @@ class Bucket:
 
         Args:
             objects: the client.
-            overwrite: a damaged manifest counts as none, and no object is assumed to have the content that the manifest says.
+            overwrite: a damaged manifest counts as none, and no object is assumed to have the content that
+                the manifest says.
 
         Raises:
             DatasetError: the manifest is damaged or of a later version, and `overwrite` is False.
@@ -83,7 +89,8 @@ class Bucket:
         self.objects = objects
         if objects.url.lower().startswith(("http://", "https://")):
             raise PackError(
-                f"{objects.url} is a web server's, which is read from, and not written to: name the bucket, as in s3://bucket/path"
+                f"{objects.url} is a web server's, which is read from, and not written to: name the "
+                "bucket, as in s3://bucket/path"
             )
         self.listed = {info.name: info for info in _list(objects)}
         ours = [name for name in self.listed if is_packed_file(name)]
@@ -142,7 +149,8 @@ class Bucket:
         )
 
     def name_for(self, file: DataFile) -> str:
-        """A name for an object with a file's content: the name of an object that has it, else the file's own, else an unused one."""
+        """A name for an object with a file's content: the name of an object that has it, else the file's
+        own, else an unused one."""
         noted = self._noted.get(file.digest)
         if noted is not None and noted not in self._taken:
             self._taken.add(noted)
@@ -195,12 +203,14 @@ class Bucket:
         listed = {info.name: info for info in self.objects.list()}
         for file, what in self._missing(files, listed):
             raise PackError(
-                f"{self.objects.url}/{file.name}: {what}: something else writes to this URL; run the command again"
+                f"{self.objects.url}/{file.name}: {what}: something else writes to this URL; run the "
+                "command again"
             )
         for name, info in written.items():
             if info.etag is not None and not same_object(listed.get(name), info):
                 raise PackError(
-                    f"{self.objects.url}/{name} was replaced since it was sent: something else writes to this URL; run again"
+                    f"{self.objects.url}/{name} was replaced since it was sent: something else "
+                    "writes to this URL; run again"
                 )
         if manifest != self.manifest:
             self.objects.put(MANIFEST_NAME, manifest.to_bytes())
@@ -211,7 +221,8 @@ class Bucket:
     def _missing(
         self, files: Iterable[DataFile], listed: dict[str, ObjectInfo]
     ) -> Iterator[tuple[DataFile, str]]:
-        """Same as `missing`, but what a listing lacks is looked up by itself, within the timeout, and added to `listed`."""
+        """Same as `missing`, but what a listing lacks is looked up by itself, within the timeout, and
+        added to `listed`."""
         for file, what in missing(files, listed.values()):
             if file.name not in listed:
                 try:
@@ -230,7 +241,8 @@ class Bucket:
 
 
 def same_object(now: ObjectInfo | None, then: ObjectInfo) -> bool:
-    """Returns True if an object is the one that was described earlier, by size and ETag. False if the store has no ETags.
+    """Returns True if an object is the one that was described earlier, by size and ETag. False if the store
+    has no ETags.
 
     Azure writes quotes around the ETag of an object, and none in a listing.
     """
@@ -253,7 +265,8 @@ def default_staging(url: str) -> Path:
     """The staging folder of a pack to a URL: below the cache folder, with a name of its own for each URL.
 
     Raises:
-        PackError: the folder is another user's, or a link: others could read and change the packed data there.
+        PackError: the folder is another user's, or a link: others could read and change the packed data
+            there.
     """
     name = hashlib.blake2b(normalized(url).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     cache = default_folder()
@@ -266,7 +279,8 @@ def default_staging(url: str) -> Path:
                 raise OSError(errno.ELOOP, "it is a symbolic link, which somebody may have planted")
     except OSError as error:
         raise PackError(
-            f"the staging folder {each} is refused: {error.strerror}; name a folder of your own with --staging"
+            f"the staging folder {each} is refused: {error.strerror}; name a folder of your own with "
+            "--staging"
         ) from None
     return folder
 
@@ -323,7 +337,8 @@ class RemoteWriter(DatasetWriter):
                     f"{url} holds an unfinished pack: --resume finishes it, --overwrite starts again"
                 )
             raise PackError(
-                f"{url} holds parts of a dataset, and the journal of their pack is not in {staging}: --resume needs the --staging folder "
+                f"{url} holds parts of a dataset, and the journal of their pack is not in {staging}: "
+                "--resume needs the --staging folder "
                 "that the pack was begun with, --overwrite starts again"
             )
 
@@ -348,7 +363,8 @@ class RemoteWriter(DatasetWriter):
         return "" if same else f"{place} was replaced since it was sent"
 
     def _holds(self, shard: ShardEntry) -> bool:
-        """Returns True if an object's bytes have a shard's checksum. It reads them, since the store has no ETags."""
+        """Returns True if an object's bytes have a shard's checksum. It reads them, since the store has no
+        ETags."""
         (file,) = data_files(Manifest(self.schema, (shard,)))
         with contextlib.closing(checked_ranges(self._bucket.objects, (file,))) as ranges:
             return not any(wrong for *_, wrong in ranges)
@@ -439,7 +455,8 @@ def commit_with_sidecar(
     known: Callable[[ShardEntry], Parts],
     sent: dict[str, ObjectInfo],
 ) -> Manifest:
-    """Uploads the sidecar of shards that are at the URL, commits the manifest with it, and returns that manifest.
+    """Uploads the sidecar of shards that are at the URL, commits the manifest with it, and returns that
+    manifest.
 
     Args:
         bucket: the dataset's objects.

@@ -1,1 +1,2 @@
-"""Drop-in runs: `fastload run train.py`, in whose processes torch's DataLoader name gives FastLoader. No file of the program changes."""
+"""Drop-in runs: `fastload run train.py`, in whose processes torch's DataLoader name gives FastLoader. No
+file of the program changes."""

@@ -1,4 +1,5 @@
-"""``python -m fastload.run [-q] [--compare N] [-m] PROGRAM [ARGS]``: `fastload run` without the command line's libraries.
+"""``python -m fastload.run [-q] [--compare N] [-m] PROGRAM [ARGS]``: `fastload run` without the command
+line's libraries.
 
 torchrun starts it so: ``torchrun --nproc-per-node 2 -m fastload.run train.py``.
 """

@@ -1,11 +1,12 @@
 """Comparison of a loader with torch's DataLoader, before a program's first epoch.
 
 NOTE [ run: what a comparison leaves alone ]
-Batches are made by two loaders of their own, of the same arguments. Their indices are drawn here, half of them for each loader: no sampler
-of the program's is asked, and neither loader finds the other's files in memory. The global generators of torch, random and NumPy are set
-back, and a generator of the program's is copied. In worker processes a dataset is a copy. In the calling process it would be the program's
-own, which may count what is asked of it, so that a loader is compared there only if native threads make its samples: then its code is
-known.
+Batches are made by two loaders of their own, of the same arguments. Their indices are drawn here, half of
+them for each loader: no sampler of the program's is asked, and neither loader finds the other's files in
+memory. The global generators of torch, random and NumPy are set back, and a generator of the program's is
+copied. In worker processes a dataset is a copy. In the calling process it would be the program's own, which
+may count what is asked of it, so that a loader is compared there only if native threads make its samples:
+then its code is known.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ SAME = (
 
 
 def compared(loader: FastLoader[Any], most: int, workers: int | None) -> str:
-    """Text on the seconds that both loaders take for some batches, or on the reason why they are not compared.
+    """Text on the seconds that both loaders take for some batches, or on the reason why they are not
+    compared.
 
     See NOTE [ run: what a comparison leaves alone ].
 
@@ -102,7 +104,8 @@ def _timed(
     theirs = _seconds(lambda: TorchLoader(**given, num_workers=workers or 0, batch_sampler=batches[:half]))
     ours = _seconds(lambda: FastLoader(**given, num_workers=workers, batch_sampler=batches[half:]))
     return (
-        f"{half} batches each, start included: {ours:.2f} s by FastLoader, {theirs:.2f} s by torch's DataLoader, "
+        f"{half} batches each, start included: {ours:.2f} s by FastLoader, {theirs:.2f} s by torch's "
+        "DataLoader, "
         f"{theirs / ours:.1f} times as fast"
     )
 

@@ -1,18 +1,21 @@
-"""Start of a drop-in run: this process becomes `python train.py`, with an environment by which FastLoader is found.
+"""Start of a drop-in run: this process becomes `python train.py`, with an environment by which FastLoader is
+found.
 
 NOTE [ run: how a program is met ]
-A program must have its own `__main__`, sys.argv, sys.path[0], signals, exit status and tracebacks, and so must the processes that it
-starts. So nothing of fastload stands around it:
-1. `fastload run train.py` ends in execve of `python train.py`, with the interpreter's own options. The process keeps its id, which
-   torchrun and shells know.
-2. PYTHONPATH gets the folder `fastload/run/startup`, whose `sitecustomize.py` each Python process imports before its program. It takes the
-   folder off sys.path, imports the `sitecustomize` that it hides, if there is one, and waits for the import of torch by an import hook.
-   A process that never imports torch pays a few milliseconds.
-3. When torch has been imported, fastload.loader is, and the name DataLoader in torch.utils.data and torch.utils.data.dataloader is set to
-   the stand-in. Nobody but torch itself can have imported the name before.
-4. Child processes inherit the environment: those of multiprocessing's spawn and forkserver, which import the program again as
-   `__mp_main__`, those of torchrun and accelerate, and others. A child with another interpreter, or without the environment, has torch's
-   own DataLoader.
+A program must have its own `__main__`, sys.argv, sys.path[0], signals, exit status and tracebacks, and so
+must the processes that it starts. So nothing of fastload stands around it:
+1. `fastload run train.py` ends in execve of `python train.py`, with the interpreter's own options. The
+   process keeps its id, which torchrun and shells know.
+2. PYTHONPATH gets the folder `fastload/run/startup`, whose `sitecustomize.py` each Python process imports
+   before its program. It takes the folder off sys.path, imports the `sitecustomize` that it hides, if there
+   is one, and waits for the import of torch by an import hook. A process that never imports torch pays a few
+   milliseconds.
+3. When torch has been imported, fastload.loader is, and the name DataLoader in torch.utils.data and
+   torch.utils.data.dataloader is set to the stand-in. Nobody but torch itself can have imported the name
+   before.
+4. Child processes inherit the environment: those of multiprocessing's spawn and forkserver, which import the
+   program again as `__mp_main__`, those of torchrun and accelerate, and others. A child with another
+   interpreter, or without the environment, has torch's own DataLoader.
 5. The copy of fastload that was started is the one that is used, wherever sys.path would find another.
 """
 
@@ -60,7 +63,8 @@ class RunOptions:
 
     @classmethod
     def in_force(cls) -> RunOptions | None:
-        """The options of the run that this process belongs to; None if there is none, or it is of another interpreter."""
+        """The options of the run that this process belongs to; None if there is none, or it is of another
+        interpreter."""
         try:
             found = cls(**json.loads(os.environ[VARIABLE]))
         except (KeyError, TypeError, ValueError):
@@ -94,7 +98,8 @@ def start(options: RunOptions, program: Sequence[str], *, module: bool) -> NoRet
     command = None if there else shutil.which(name)
     if not there and command is None:
         raise ArgumentError(
-            f"{name}: there is no such file, and no command of this name: check the path, or, for a module, write -m {name}"
+            f"{name}: there is no such file, and no command of this name: check the path, or, for a "
+            f"module, write -m {name}"
         )
     flush_streams()
     if command is not None:

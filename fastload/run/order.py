@@ -1,10 +1,14 @@
-"""TuneOrder: the order by which a drop-in run tries settings of the program's first loader, and ends the program there.
+"""TuneOrder: the order by which a drop-in run tries settings of the program's first loader, and ends the
+program there.
 
 NOTE [ tune: how a program's loader is tried ]
-1. The program runs as under `fastload run`, in a process of its own, with an order in its environment. Its stdout goes to stderr.
-2. The first `iter()` of one of its loaders runs the trials, writes their document into the order's file, and ends the process at once, by
-   os._exit: no `finally` and no atexit of the program runs, which might save a model that was never trained.
-3. A loader that cannot be tried ends the program in the same way, with the reason in the file: nobody asked for a training run.
+1. The program runs as under `fastload run`, in a process of its own, with an order in its environment. Its
+   stdout goes to stderr.
+2. The first `iter()` of one of its loaders runs the trials, writes their document into the order's file, and
+   ends the process at once, by os._exit: no `finally` and no atexit of the program runs, which might save a
+   model that was never trained.
+3. A loader that cannot be tried ends the program in the same way, with the reason in the file: nobody asked
+   for a training run.
 """
 
 from __future__ import annotations
@@ -66,7 +70,8 @@ class TuneOrder:
             done = subprocess.run(command, env=environment, stdout=_STDERR, check=False)
             if not file.exists():
                 raise TuneError(
-                    f"{program[0]} ended with status {done.returncode} before it iterated a loader: what it says itself is above; "
+                    f"{program[0]} ended with status {done.returncode} before it iterated a loader: "
+                    "what it says itself is above; "
                     "tune needs a script that trains"
                 )
             document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -1,4 +1,5 @@
-"""Report of a drop-in run: the loaders of this process, the time that its loops waited for them, and what FastLoader refused."""
+"""Report of a drop-in run: the loaders of this process, the time that its loops waited for them, and what
+FastLoader refused."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class _Loader:
         monitor: its health monitor, which counts its steps.
         given_workers: num_workers as the program gave it; None if it did not.
         engine: engine of its last epoch; "" before the first.
-        users: the loader and its iterators, as long as they live: an iterator goes on when its loader is gone.
+        users: the loader and its iterators, as long as they live: an iterator goes on when its loader is
+            gone.
     """
 
     monitor: HealthMonitor[Any]
@@ -46,9 +48,11 @@ class _Loader:
 
 
 class RunReport:
-    """Counts of one process. Loaders add themselves; at the end of the process two lines are written to stderr.
+    """Counts of one process. Loaders add themselves; at the end of the process two lines are written to
+    stderr.
 
-    One of several ranks, the first, writes them. A forked child begins anew, and one that iterates no loader of its own writes nothing.
+    One of several ranks, the first, writes them. A forked child begins anew, and one that iterates no loader
+    of its own writes nothing.
     """
 
     def __init__(self) -> None:
@@ -93,12 +97,14 @@ class RunReport:
             self._fold(id(known))
 
     def given_workers(self, loader: TorchLoader[Any]) -> int | None:
-        """num_workers as the program gave it to a loader; None if it did not, or torch's DataLoader runs it."""
+        """num_workers as the program gave it to a loader; None if it did not, or torch's DataLoader runs
+        it."""
         known: _Loader | None = loader.__dict__.get(NOTED)
         return None if known is None else known.given_workers
 
     def to_compare(self, loader: FastLoader[Any]) -> tuple[int, int | None]:
-        """(batches that a loader is compared by now, its num_workers as given): 0 batches if one of the same kind of data was compared."""
+        """(batches that a loader is compared by now, its num_workers as given): 0 batches if one of the
+        same kind of data was compared."""
         known: _Loader = loader.__dict__[NOTED]
         kind = (
             type(loader.dataset),
@@ -151,7 +157,10 @@ class RunReport:
         yield f"{count:,} loader{'s' * (count != 1)}: {each}"
         if whole := self._waited_s + self._worked_s:
             share = self._waited_s / whole
-            yield f"{self._batches:,} batches; the loop waited {self._waited_s:,.1f} s for them, {share:.0%} of its {whole:,.1f} s"
+            yield (
+                f"{self._batches:,} batches; the loop waited {self._waited_s:,.1f} s for them, "
+                f"{share:.0%} of its {whole:,.1f} s"
+            )
 
 
 report = RunReport()

@@ -23,9 +23,11 @@ _T = TypeVar("_T", covariant=True, default=Any)
 
 
 class _NameOfTorchs(ABCMeta):
-    """Class of the stand-in, by which `isinstance(x, DataLoader)` holds for every loader of torch's, a FastLoader among them.
+    """Class of the stand-in, by which `isinstance(x, DataLoader)` holds for every loader of torch's, a
+    FastLoader among them.
 
-    It derives from ABCMeta, so that a program's classes may derive from the stand-in and from an abstract class.
+    It derives from ABCMeta, so that a program's classes may derive from the stand-in and from an abstract
+    class.
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -38,9 +40,11 @@ class _NameOfTorchs(ABCMeta):
 class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
     """A FastLoader in which torch's own DataLoader runs whatever FastLoader refuses.
 
-    1. Torch's DataLoader runs if FastLoader raises for the arguments, or at `iter()`. A line on stderr says why, once for each reason.
+    1. Torch's DataLoader runs if FastLoader raises for the arguments, or at `iter()`. A line on stderr says
+       why, once for each reason.
     2. An exception that torch's DataLoader raises as well is the program's: it is torch's.
-    3. A subclass that never calls this `__init__`, such as torchdata's StatefulDataLoader, is as torch's DataLoader.
+    3. A subclass that never calls this `__init__`, such as torchdata's StatefulDataLoader, is as torch's
+       DataLoader.
     4. Pickles name this class: they load wherever fastload is installed, in a drop-in run or not.
     """
 
@@ -58,9 +62,8 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
             return
         self.__dict__.clear()
         self.__dict__.update(before)
-        theirs = {
-            name: value for name, value in options.items() if name not in SHOWN
-        }  # what made another loader of this class has them
+        # What made another loader of this class has them.
+        theirs = {name: value for name, value in options.items() if name not in SHOWN}
         TorchLoader.__init__(self, *given, **theirs)
         report.refused(self, refused)
 
@@ -86,7 +89,8 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
         return super()._get_iterator() if _is_fast(self) else TorchLoader._get_iterator(self)
 
     def _tune(self, order: TuneOrder) -> None:
-        """Tries settings of this loader, and ends the process. See NOTE [ tune: how a program's loader is tried ]."""
+        """Tries settings of this loader, and ends the process. See NOTE [ tune: how a program's loader is
+        tried ]."""
         from fastload.run.tuning import tune_and_end
 
         tune_and_end(order, self, _is_fast(self), report.given_workers(self))
@@ -115,9 +119,8 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
         return {name: value for name, value in state.items() if name != NOTED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if (
-            "_fastload" not in state
-        ):  # of a loader that torch's DataLoader runs, or one that was pickled outside of drop-in runs
+        # Of a loader that torch's DataLoader runs, or one that was pickled outside of drop-in runs.
+        if "_fastload" not in state:
             self.__dict__.update(state)
             return
         super().__setstate__(state)
@@ -132,11 +135,13 @@ class DataLoader(FastLoader[_T], metaclass=_NameOfTorchs):
             tell(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the last `iter()`, as FastLoader's; empty where torch's DataLoader runs, which has none."""
+        """State of the last `iter()`, as FastLoader's; empty where torch's DataLoader runs, which has
+        none."""
         return super().state_dict() if _is_fast(self) else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next `iter()` goes on where `state_dict()` was. An empty state, or one where torch's DataLoader runs, changes nothing."""
+        """The next `iter()` goes on where `state_dict()` was. An empty state, or one where torch's
+        DataLoader runs, changes nothing."""
         if _is_fast(self) and state:
             super().load_state_dict(state)
 

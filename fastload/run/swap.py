@@ -18,7 +18,8 @@ def wait_for_torch() -> None:
 
 
 def swap() -> None:
-    """Makes the name DataLoader of torch.utils.data the stand-in. If fastload cannot be imported, a line says so and nothing changes."""
+    """Makes the name DataLoader of torch.utils.data the stand-in. If fastload cannot be imported, a line
+    says so and nothing changes."""
     options = RunOptions.in_force() or RunOptions()
     try:
         from fastload.run.report import report

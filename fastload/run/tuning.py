@@ -47,13 +47,18 @@ def tune_and_end(order: TuneOrder, loader: TorchLoader[Any], fast: bool, workers
         if options is not None and options.main != os.getpid():
             order.end(
                 {
-                    "failed": f"{name} is iterated in a process that the script starts, one of several maybe: tune a run of one process"
+                    "failed": (
+                        f"{name} is iterated in a process that the script starts, one of several maybe: "
+                        "tune a run of one process"
+                    )
                 }
             )
         if not fast or not isinstance(loader, FastLoader):
             order.end(
                 {
-                    "failed": f"torch's DataLoader runs {name}, which has no settings to try; the reason is above"
+                    "failed": (
+                        f"torch's DataLoader runs {name}, which has no settings to try; the reason is above"
+                    )
                 }
             )
         else:
@@ -88,7 +93,8 @@ def _tried(order: TuneOrder, loader: FastLoader[Any], workers: int | None) -> Js
 
 
 def _settings(plan: ExecutionPlan, loader: FastLoader[Any], workers: int | None) -> tuple[Setting, ...]:
-    """The settings to try: of native threads as of a packed dataset, else few numbers of processes, for all of a setting's live at once."""
+    """The settings to try: of native threads as of a packed dataset, else few numbers of processes, for
+    all of a setting's live at once."""
     cpus, native = share_of_cpus(), plan.engine == "threads"
     default = (cpus if native else 0) if workers is None else workers
     counts = worker_counts(cpus) if native else (0, 1, cpus // 2, cpus)
@@ -101,7 +107,8 @@ def _settings(plan: ExecutionPlan, loader: FastLoader[Any], workers: int | None)
 
 
 def _opener(plan: ExecutionPlan, loader: FastLoader[Any], order: TuneOrder) -> Callable[[Arguments], Stream]:
-    """Maker of streams: loaders of the program's arguments, but for those that are tried, over batches that are drawn here."""
+    """Maker of streams: loaders of the program's arguments, but for those that are tried, over batches
+    that are drawn here."""
     rows = plan.settings.rows or 1
     batches = drawn_batches(len(plan.settings.dataset), rows, _BATCHES) or [
         list(range(len(plan.settings.dataset)))

@@ -1,4 +1,5 @@
-"""order_of: the samplers that a loader's arguments about order ask for, made where torch's DataLoader does not make them."""
+"""order_of: the samplers that a loader's arguments about order ask for, made where torch's DataLoader does
+not make them."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def order_of(
     shard: Shard | None,
     even: bool,
 ) -> OrderArguments:
-    """Makes the sampler of a loader that shards, or shuffles in another way than torch's; everything else is left to torch.
+    """Makes the sampler of a loader that shards, or shuffles in another way than torch's; everything else is
+    left to torch.
 
     Raises:
         ArgumentError: `shuffle` is a text that names no order; or `shard` contradicts another argument.
@@ -75,10 +77,12 @@ def order_of(
 def _sharded(
     dataset: Any, given: OrderArguments, seed: int | None, shard: Shard, even: bool
 ) -> OrderArguments:
-    """The arguments of a loader with shard=. What torch refuses is left to torch, such as a sampler beside a batch sampler."""
+    """The arguments of a loader with shard=. What torch refuses is left to torch, such as a sampler beside
+    a batch sampler."""
     if isinstance(dataset, IterableDataset):
         raise ArgumentError(
-            f"shard={shard!r} shares out samples by their index, and {type(dataset).__name__} is an IterableDataset, which has none: "
+            f"shard={shard!r} shares out samples by their index, and {type(dataset).__name__} is an "
+            "IterableDataset, which has none: "
             "split it in its own __iter__, by torch.distributed.get_rank()"
         )
     inside = list(_chain(given.batch_sampler if given.sampler is None else given.sampler))
@@ -87,13 +91,15 @@ def _sharded(
     found = next((each for each in inside if isinstance(each, DistributedSampler)), None)
     if found is not None:
         raise ArgumentError(
-            f"shard={shard!r} and a {type(found).__name__} would both split the samples: leave one of them out "
+            f"shard={shard!r} and a {type(found).__name__} would both split the samples: leave one "
+            "of them out "
             '(shard= alone gives the same indices, and with shuffle="window" those of a WindowSampler)'
         )
     stateful = next((each for each in inside if callable(getattr(each, "load_state_dict", None))), None)
     if stateful is not None:
         raise ArgumentError(
-            f"shard={shard!r} with a {type(stateful).__name__}, which has a state of its own: ranks that resume would each need "
+            f"shard={shard!r} with a {type(stateful).__name__}, which has a state of its own: ranks "
+            "that resume would each need "
             "another one. Split the samples in that sampler"
         )
     drop_last = given.drop_last
@@ -110,7 +116,8 @@ def _sharded(
 
 
 class AccelerateMark:
-    """The attribute by which Accelerate's prepare() takes a loader as it is: False on a class, with a warning where prepare() asks."""
+    """The attribute by which Accelerate's prepare() takes a loader as it is: False on a class, with a
+    warning where prepare() asks."""
 
     def __get__(self, loader: Any, kind: type) -> bool:
         accelerator = getattr(sys.modules.get("accelerate"), "Accelerator", None)
@@ -119,7 +126,8 @@ class AccelerateMark:
         keeps = any(self is value for base in builds.__mro__ for value in vars(base).values())
         if loader is not None and not keeps and sys._getframe(1).f_code is prepares.__code__:
             warnings.warn(
-                "Accelerate's prepare() builds a plain DataLoader from a FastLoader: use fastload.accelerate(accelerator, loader), which "
+                "Accelerate's prepare() builds a plain DataLoader from a FastLoader: use "
+                "fastload.accelerate(accelerator, loader), which "
                 "keeps it",
                 stacklevel=2,
             )
@@ -129,8 +137,8 @@ class AccelerateMark:
 def show_sharded(loader: Any, shard: Shard) -> None:
     """Shows frameworks that a loader shards by itself.
 
-    Accelerate's prepare() takes it as it is. Lightning leaves alone what has a DistributedSampler; torch puts a sampler that nobody asks
-    beside a user's batch sampler, and that is one here.
+    Accelerate's prepare() takes it as it is. Lightning leaves alone what has a DistributedSampler; torch puts
+    a sampler that nobody asks beside a user's batch sampler, and that is one here.
     """
     loader._is_accelerate_prepared = True
     if isinstance(loader.batch_sampler, ShardedBatchSampler):

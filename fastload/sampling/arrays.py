@@ -1,7 +1,9 @@
-"""Index batches as arrays: the order of a sampler that is known here, without a Python object for each sample.
+"""Index batches as arrays: the order of a sampler that is known here, without a Python object for each
+sample.
 
-torch's samplers make an integer object of each sample, and its BatchSampler a list of each batch: 0.2 us a sample of the loop's thread, and
-48 bytes a sample of a permutation. The arrays here have the same positions, from the same draws, made at the same calls.
+torch's samplers make an integer object of each sample, and its BatchSampler a list of each batch: 0.2 us a
+sample of the loop's thread, and 48 bytes a sample of a permutation. The arrays here have the same positions,
+from the same draws, made at the same calls.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _Positions = npt.NDArray[np.int64]
 
 
 def comes_in_arrays(facts: SamplerFacts) -> bool:
-    """Returns True if index_batches() gives the order as arrays: of a sampler by its library's own code, in torch's BatchSampler."""
+    """Returns True if index_batches() gives the order as arrays: of a sampler by its library's own code,
+    in torch's BatchSampler."""
     sampler = facts.deciding
     if not facts.is_own or not facts.in_batches:
         return False
@@ -40,14 +43,16 @@ def comes_in_arrays(facts: SamplerFacts) -> bool:
 
 
 def index_batches(index_sampler: Any, facts: SamplerFacts) -> Iterator[Any]:
-    """The batches of iter(index_sampler), each as an int64 array if comes_in_arrays(facts), else as the sampler makes them."""
+    """The batches of iter(index_sampler), each as an int64 array if comes_in_arrays(facts), else as the
+    sampler makes them."""
     if not comes_in_arrays(facts):
         return iter(index_sampler)
     return _batches(facts.deciding, index_sampler.batch_size, index_sampler.drop_last)
 
 
 def _batches(sampler: Any, size: int, drop_last: bool) -> Iterator[_Positions]:
-    """The sampler's order in batches. As in BatchSampler, nothing is drawn before the first one is asked for."""
+    """The sampler's order in batches. As in BatchSampler, nothing is drawn before the first one is asked
+    for."""
     rest = np.empty(0, np.int64)
     for chunk in _chunks(sampler):
         if len(rest):

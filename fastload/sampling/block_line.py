@@ -1,12 +1,15 @@
-"""BlockLine: the blocks of a dataset in random order, one after another as a line of samples, computed a stretch at a time.
+"""BlockLine: the blocks of a dataset in random order, one after another as a line of samples, computed a
+stretch at a time.
 
 NOTE [ block line: a portion at a time ]
-The blocks are sorted by a key each: a random word, with the block's number in its lower bits. A billion samples are 50 million blocks, and
-a rank needs those of its own stretch of the line, a part at a time. So the keys are not kept. The words are those of a Philox generator,
-which makes them again at some nanoseconds each. One pass over them counts the keys by their upper BUCKET_BITS bits: from then on the places
-of each bucket's blocks in the line are known. A *portion* is as many neighbouring buckets as have `portion` blocks; another pass collects
-their keys, and only these are sorted. With up to LEAST_PORTION blocks all keys are sorted at once. The order is the same either way.
-A portion grows with the root of the number of blocks, so that the passes of an epoch cost less than giving out its samples.
+The blocks are sorted by a key each: a random word, with the block's number in its lower bits. A billion
+samples are 50 million blocks, and a rank needs those of its own stretch of the line, a part at a time. So the
+keys are not kept. The words are those of a Philox generator, which makes them again at some nanoseconds each.
+One pass over them counts the keys by their upper BUCKET_BITS bits: from then on the places of each bucket's
+blocks in the line are known. A *portion* is as many neighbouring buckets as have `portion` blocks; another
+pass collects their keys, and only these are sorted. With up to LEAST_PORTION blocks all keys are sorted at
+once. The order is the same either way. A portion grows with the root of the number of blocks, so that the
+passes of an epoch cost less than giving out its samples.
 """
 
 from __future__ import annotations
@@ -29,16 +32,18 @@ _Keys = npt.NDArray[np.uint64]
 
 
 class BlockLine:
-    """The line of all samples, block by block, blocks in the order that `key` gives. See NOTE [ block line: a portion at a time ].
+    """The line of all samples, block by block, blocks in the order that `key` gives. See NOTE [ block line: a
+    portion at a time ].
 
-    Places in the line are 0 .. count-1. All blocks have `block` samples, but for the one at the dataset's end. An array that it returns is
-    the caller's.
+    Places in the line are 0 .. count-1. All blocks have `block` samples, but for the one at the dataset's
+    end. An array that it returns is the caller's.
 
     Args:
         count: samples of the dataset.
         block: samples of a block, 1 or more.
         key: 0 .. 2**64-1.
-        portion: blocks that are sorted at a time; None: LEAST_PORTION, or more where there are billions of samples.
+        portion: blocks that are sorted at a time; None: LEAST_PORTION, or more where there are billions of
+            samples.
     """
 
     def __init__(self, count: int, block: int, key: int, portion: int | None = None) -> None:
@@ -58,7 +63,8 @@ class BlockLine:
         return number * self.block - (self._missing if number > self._short_number else 0)
 
     def blocks(self, first: int, last: int) -> Iterator[Positions]:
-        """First position of each block from number `first` to before number `last` along the line, a portion at a time."""
+        """First position of each block from number `first` to before number `last` along the line, a
+        portion at a time."""
         while first < last:
             order, begins = self._portion_at(first, last)
             now = order[first - begins : last - begins]
@@ -70,11 +76,13 @@ class BlockLine:
         return np.minimum(self.block, self._count - starts)
 
     def short_numbers(self, first: int, last: int) -> list[int]:
-        """The number along the line of the block that is shorter than the others, if it is `first` .. `last`."""
+        """The number along the line of the block that is shorter than the others, if it is `first` ..
+        `last`."""
         return [self._short_number] if first <= self._short_number <= last else []
 
     def stretches(self, begin: int, end: int) -> list[Stretch]:
-        """The stretches that hold the places from `begin` to before `end` of a line that goes on at its beginning."""
+        """The stretches that hold the places from `begin` to before `end` of a line that goes on at its
+        beginning."""
         found = []
         while begin < end:
             at = begin % self._count
@@ -91,7 +99,8 @@ class BlockLine:
 
     @cached_property
     def _short_number(self) -> int:
-        """The number along the line of the block at the dataset's end; beyond the line where it is as long as the others."""
+        """The number along the line of the block at the dataset's end; beyond the line where it is as long
+        as the others."""
         if not self._missing:
             return self._blocks
         if self._blocks <= self._portion:
@@ -108,7 +117,8 @@ class BlockLine:
         return np.cumsum(counts)
 
     def _portion_at(self, number: int, last: int) -> tuple[Positions, int]:
-        """(blocks of a portion in their order, the number along the line of its first): the portion has the block of a number in it."""
+        """(blocks of a portion in their order, the number along the line of its first): the portion has
+        the block of a number in it."""
         if self._blocks <= self._portion:
             return self._whole, 0
         ends = self._ends
@@ -146,7 +156,8 @@ _NONE = np.empty(0, np.int64)
 
 
 class Stretch:
-    """A stretch of a line: the places from `begin` to before `end`, one or more. Its runs are blocks, and at its ends parts of blocks."""
+    """A stretch of a line: the places from `begin` to before `end`, one or more. Its runs are blocks, and
+    at its ends parts of blocks."""
 
     def __init__(self, line: BlockLine, begin: int, end: int) -> None:
         self._line = line
@@ -200,7 +211,8 @@ def expanded(starts: Positions, lengths: Positions) -> Positions:
 
 
 def words_at(first: int, *, key: int, stream: tuple[int, int] = (0, 0)) -> np.random.Philox:
-    """A Philox generator whose next word is number `first` of a key and stream, reached without making those before it."""
+    """A Philox generator whose next word is number `first` of a key and stream, reached without making
+    those before it."""
     words = np.random.Philox(key=key, counter=[first // 4, 0, *stream])  # it makes four words for each count
     if first % 4:
         words.random_raw(first % 4)

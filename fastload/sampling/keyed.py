@@ -14,23 +14,28 @@ from fastload.sampling.window import RandomOrderSampler, RankedSampler
 class KeyedSampler(RankedSampler):
     """A sampler that gives a random order without a list of it: for datasets of any size.
 
-    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the number of samples; no memory and no time
-       is taken for it in advance. See fastload.common.rng.KeyedPermutation for how.
-    2. Rank r has the order's places r, r + num_replicas, and so on, all ranks equally many: as with DistributedSampler the last ones repeat
-       the first samples of the order, or with drop_last the last samples of the order are left out.
+    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the number of
+       samples; no memory and no time is taken for it in advance. See fastload.common.rng.KeyedPermutation for
+       how.
+    2. Rank r has the order's places r, r + num_replicas, and so on, all ranks equally many: as with
+       DistributedSampler the last ones repeat the first samples of the order, or with drop_last the last
+       samples of the order are left out.
     3. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.
 
     Args:
         dataset: the dataset, or the number of its samples.
-        seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for each pass, where RandomSampler
-            draws its own; the epoch has then no effect.
-        num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`; without a group, one rank.
-        drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat some.
+        seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for
+            each pass, where RandomSampler draws its own; the epoch has then no effect.
+        num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`;
+            without a group, one rank.
+        drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat
+            some.
         generator: generator to draw from if seed is None; None: torch's default generator.
 
     Raises:
-        ArgumentError: an argument is out of range; several ranks have no seed; or, at iter(), a launcher such as torchrun has started
-            several processes, and neither a process group nor num_replicas and rank say which samples are this one's.
+        ArgumentError: an argument is out of range; several ranks have no seed; or, at iter(), a launcher such
+            as torchrun has started several processes, and neither a process group nor num_replicas and rank
+            say which samples are this one's.
     """
 
     def _chunks(self, key: int) -> Iterator[npt.NDArray[np.int64]]:

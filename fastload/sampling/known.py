@@ -1,17 +1,19 @@
-"""SamplerFacts: facts about samplers, such as when each draws. They decide whether one may be asked for indices earlier than torch asks.
+"""SamplerFacts: facts about samplers, such as when each draws. They decide whether one may be asked for
+indices earlier than torch asks.
 
 NOTE [ samplers: drawn when torch draws them ]
-A sampler may look at what the loop has written (losses, difficulties), and it may draw from a generator that the program uses as well. So
-each index batch is drawn when torch's DataLoader draws it. With num_workers=0 that is one at each next(). With workers it is
-prefetch_factor * num_workers of them at iter(), and one more at each next(). Native threads would read further ahead than that where
-batches are small. They do so only if nobody can see it: the sampler's class is known here, with its own code (see NOTE [ originals: how
-replaced code is found ]), and once the first index is drawn nothing that the program does changes the rest of the order, nor do later
-draws change anything that the program sees. The next epoch is begun early only for samplers whose draws can be undone: see NOTE [ epochs:
-the next one, begun early ].
+A sampler may look at what the loop has written (losses, difficulties), and it may draw from a generator that
+the program uses as well. So each index batch is drawn when torch's DataLoader draws it. With num_workers=0
+that is one at each next(). With workers it is prefetch_factor * num_workers of them at iter(), and one more
+at each next(). Native threads would read further ahead than that where batches are small. They do so only if
+nobody can see it: the sampler's class is known here, with its own code (see NOTE [ originals: how replaced
+code is found ]), and once the first index is drawn nothing that the program does changes the rest of the
+order, nor do later draws change anything that the program sees. The next epoch is begun early only for
+samplers whose draws can be undone: see NOTE [ epochs: the next one, begun early ].
 
-`shuffle_class` is the sampler that the argument shuffle= names. `coverage` is the set of samples that a pass may ask for, in blocks or not,
-which its sampler tells before anything is drawn. `drawn_by` lists the properties that the order of a user's sampler follows from, for the
-comparison of ranks.
+`shuffle_class` is the sampler that the argument shuffle= names. `coverage` is the set of samples that a pass
+may ask for, in blocks or not, which its sampler tells before anything is drawn. `drawn_by` lists the
+properties that the order of a user's sampler follows from, for the comparison of ranks.
 """
 
 from __future__ import annotations
@@ -58,11 +60,13 @@ _NAMED: dict[str, type[RandomWindowSampler | RandomKeyedSampler]] = {
     "huge": RandomKeyedSampler,
 }
 SHUFFLES: tuple[type[RandomSampler], ...] = (RandomSampler, RandomWindowSampler, RandomKeyedSampler)
-"""Classes of which a sampler, without replacement, gives each sample of its data once, and draws at its first index only."""
+"""Classes of which a sampler, without replacement, gives each sample of its data once, and draws at its
+first index only."""
 
 
 def shuffle_class(shuffle: Any) -> type[RandomWindowSampler | RandomKeyedSampler] | None:
-    """The sampler of a loader's shuffle=; None: what is no text is torch's. Raises ArgumentError for a text that names none."""
+    """The sampler of a loader's shuffle=; None: what is no text is torch's. Raises ArgumentError for a
+    text that names none."""
     if not isinstance(shuffle, str):
         return None
     if shuffle not in _NAMED:
@@ -78,8 +82,8 @@ class Coverage:
     Args:
         count: samples of the dataset.
         parts: the samples that the pass asks for, some at a time; None: all.
-        block: samples of a block, if the pass asks for blocks of consecutive positions, each within a short time; block k begins at
-            position k * block. 0: it does not.
+        block: samples of a block, if the pass asks for blocks of consecutive positions, each within a short
+            time; block k begins at position k * block. 0: it does not.
         buffer: most samples of such blocks that are open at a time and not asked for yet.
 
     Raises:
@@ -126,7 +130,8 @@ _PART = 1 << 16
 
 
 def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...] = ()) -> Coverage | None:
-    """The coverage of the next pass of a sampler, without a draw; None: it may ask for anything, or nobody can tell.
+    """The coverage of the next pass of a sampler, without a draw; None: it may ask for anything, or nobody
+    can tell.
 
     Args:
         sampler: a loader's, the one that decides the order. Its code is its library's own.
@@ -154,7 +159,8 @@ def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...]
 
 
 def _all_of(length: int, count: int) -> Iterable[Positions] | None:
-    """The positions 0 .. length-1 of a sampler's data, for a dataset of `count` samples: None where these are all."""
+    """The positions 0 .. length-1 of a sampler's data, for a dataset of `count` samples: None where these
+    are all."""
     return (
         None
         if length == count
@@ -168,11 +174,13 @@ def _in_parts(indices: Iterator[int]) -> Iterator[list[int]]:
 
 
 LISTED_BYTES, DRAWN_BYTES = 48, 8
-"""Bytes a sample of a permutation that torch draws, at its peak: with the list of Python's integers that its samplers make, and without."""
+"""Bytes a sample of a permutation that torch draws, at its peak: with the list of Python's integers that
+its samplers make, and without."""
 
 
 def listed_order(sampler: Any) -> tuple[int, int]:
-    """(samples, bytes for each) of an order that a process draws as a list; (0, 0) without a list, and where the sampler is not known."""
+    """(samples, bytes for each) of an order that a process draws as a list; (0, 0) without a list, and
+    where the sampler is not known."""
     kind = type(sampler)
     if kind is ShardSampler and sampler.kind == "shuffled":
         return sampler.count, DRAWN_BYTES
@@ -184,7 +192,8 @@ def listed_order(sampler: Any) -> tuple[int, int]:
 
 
 def _blocks_of(sampler: Any) -> tuple[int, int] | tuple[()]:
-    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions; () for any other sampler."""
+    """(samples of a block, samples of the buffer) of a sampler that asks for blocks of positions; () for
+    any other sampler."""
     kind = type(sampler)
     if kind is WindowSampler:
         data, sizes = sampler.dataset, (sampler.block, sampler.buffer)
@@ -199,7 +208,8 @@ def _blocks_of(sampler: Any) -> tuple[int, int] | tuple[()]:
 
 
 class DrawTimes(Enum):
-    """Times at which a pass of a sampler draws from generators that others use, or reads values that others write.
+    """Times at which a pass of a sampler draws from generators that others use, or reads values that others
+    write.
 
     NOTHING: never. FIRST: at its first index only. ANY: at any index, as far as is known.
     """
@@ -229,17 +239,21 @@ class SamplerFacts:
     """Facts about a loader's sampler as it is now.
 
     Attributes:
-        deciding: the sampler that decides the order: the one in torch's BatchSampler, else the index sampler itself.
+        deciding: the sampler that decides the order: the one in torch's BatchSampler, else the index sampler
+            itself.
         is_own: True if it iterates as its library defined it, and so does torch's BatchSampler around it.
         draws: the time at which a pass draws.
-        can_be_undone: True if a begun pass leaves no trace once generators are restored, and returns every sample of its data once.
+        can_be_undone: True if a begun pass leaves no trace once generators are restored, and returns every
+            sample of its data once.
         draws_nothing: True if it has the __iter__ of a class that draws from no generator.
-        draws_at_first: True if, without a generator of its own, it draws from torch's at its first index only.
+        draws_at_first: True if, without a generator of its own, it draws from torch's at its first index
+            only.
         is_stateful: True if it has a state_dict() and a load_state_dict().
         in_batches: True if torch's BatchSampler makes batches of it.
         sharded: the sampler that gives this rank its part, under shard=.
         follows_seed_and_epoch: True if the order follows from the sampler's own seed and the pass's epoch.
-        shared_out: facts about the user's sampler or batch sampler that it shares out, under shard=; None: it shares out none.
+        shared_out: facts about the user's sampler or batch sampler that it shares out, under shard=; None: it
+            shares out none.
     """
 
     deciding: Any = None
@@ -267,12 +281,14 @@ class SamplerFacts:
 
     @property
     def origin(self) -> SamplerFacts:
-        """Facts about the sampler that makes the order: under shard=, of the user's own sampler if there is one."""
+        """Facts about the sampler that makes the order: under shard=, of the user's own sampler if there
+        is one."""
         return self.shared_out or self
 
     @property
     def generators(self) -> list[Any]:
-        """Generators that the order may be drawn from: the sampler's own, or of the one that it is made of; else torch's global one."""
+        """Generators that the order may be drawn from: the sampler's own, or of the one that it is made
+        of; else torch's global one."""
         sampler = self.origin.deciding
         found = [getattr(each, "generator", None) for each in (sampler, getattr(sampler, "sampler", None))]
         own = [each for each in found if each is not None]
@@ -285,7 +301,8 @@ class SamplerFacts:
 
     @property
     def draws_then_rests(self) -> bool:
-        """Returns True if all draws of a pass's order from torch's global generator happen at its first index."""
+        """Returns True if all draws of a pass's order from torch's global generator happen at its first
+        index."""
         if self.origin.draws_nothing:
             return True
         return (self.draws_at_first or self.is_stateful) and getattr(
@@ -321,12 +338,14 @@ def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> Samp
 
 
 def is_stateful(thing: Any) -> bool:
-    """Returns True if a sampler or a dataset has both load_state_dict() and a state_dict() that needs no arguments."""
+    """Returns True if a sampler or a dataset has both load_state_dict() and a state_dict() that needs no
+    arguments."""
     return _has_state(thing) and _needs_nothing(thing.state_dict)
 
 
 def state_needs_arguments(thing: Any) -> bool:
-    """Returns True if only a caller who knows the dataset's own protocol can take its state, as Mosaic's and LitData's loaders do."""
+    """Returns True if only a caller who knows the dataset's own protocol can take its state, as Mosaic's
+    and LitData's loaders do."""
     return _has_state(thing) and not _needs_nothing(thing.state_dict)
 
 
@@ -345,8 +364,9 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
 
 
 def ranks_of(sampler: Any) -> dict[str, int | None]:
-    """Numbers of ranks, and of hosts (None: hosts keep nothing), by which a user's DistributedSampler gives a rank its part; {} of other
-    samplers. A position in one rank's part says something of the others' only where these numbers are the same.
+    """Numbers of ranks, and of hosts (None: hosts keep nothing), by which a user's DistributedSampler gives a
+    rank its part; {} of other samplers. A position in one rank's part says something of the others' only
+    where these numbers are the same.
     """
     ranks = getattr(sampler, "num_replicas", None)
     if (
@@ -369,9 +389,8 @@ def _draws_of(sampler: Any, private: torch.Generator | None) -> DrawTimes:
         return DrawTimes.ANY if kind is RandomSampler and sampler.generator is not None else DrawTimes.FIRST
     if isinstance(sampler, WindowSampler | KeyedSampler) and kind in _FIRST:
         return DrawTimes.FIRST if sampler.seed is None else DrawTimes.NOTHING
-    return (
-        DrawTimes.FIRST if kind is WeightedRandomSampler else DrawTimes.ANY
-    )  # a SubsetRandomSampler reads its list of indices one by one
+    # A SubsetRandomSampler reads its list of indices one by one.
+    return DrawTimes.FIRST if kind is WeightedRandomSampler else DrawTimes.ANY
 
 
 def _can_be_undone(sampler: Any) -> bool:
@@ -391,7 +410,8 @@ _EACH_ONCE: tuple[type[Any], ...] = (
 
 
 def gives_each_at_most_once(facts: SamplerFacts) -> bool:
-    """Returns True if it is known that no pass gives an index twice; of the last samples some may come on two ranks."""
+    """Returns True if it is known that no pass gives an index twice; of the last samples some may come on
+    two ranks."""
     origin = facts.origin
     sampler, kind = origin.deciding, type(origin.deciding)
     if not origin.is_own:
@@ -435,9 +455,11 @@ _DRAWING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
 def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[str, Any]]:
-    """Properties from which the user's sampler that ranks share out, and the one inside it, draw, as far as their classes are known.
+    """Properties from which the user's sampler that ranks share out, and the one inside it, draw, as far as
+    their classes are known.
 
-    By the names that an error gives them. `default`: the state of torch's global generator at the pass's beginning, where it is known.
+    By the names that an error gives them. `default`: the state of torch's global generator at the pass's
+    beginning, where it is known.
     """
     given = sharded.shared_out
     made_of: list[Any] = (

@@ -1,17 +1,20 @@
-"""OccurrenceCounter: counts how often each index came before in a pass, so that a sample that comes again is drawn anew.
+"""OccurrenceCounter: counts how often each index came before in a pass, so that a sample that comes again is
+drawn anew.
 
 NOTE [ occurrences: an index that comes again ]
-Draws follow from (seed, epoch, index, occurrence). The occurrence of an index is the number of times that it came before in its pass: with
-replacement, in repeated augmentation, or from a sampler without end. 0 changes nothing; any other number replaces the seed, by
-`common.rng.row_seed`. It is counted where index batches are drawn, in their order, those that a resume drops included: a resume that
-draws again counts again. A stateful sampler is not drawn again: the loader's state has the counts then, of up to COUNTS_LIMIT samples.
+Draws follow from (seed, epoch, index, occurrence). The occurrence of an index is the number of times that it
+came before in its pass: with replacement, in repeated augmentation, or from a sampler without end. 0 changes
+nothing; any other number replaces the seed, by `common.rng.row_seed`. It is counted where index batches are
+drawn, in their order, those that a resume drops included: a resume that draws again counts again. A stateful
+sampler is not drawn again: the loader's state has the counts then, of up to COUNTS_LIMIT samples.
 
 - A sampler that is known to give each index once (`known.gives_each_at_most_once`) is not counted.
-- Under shard= the whole order is counted, as every rank draws it. With any other sampler each rank counts its own, and its count k stands
-  for k * world + rank: ranks that a sampler gives one sample draw differently for it. A position in the pass would need no memory, but then
-  a sample's pixels would follow from the order, from the batch size of a resume, and from the ranks.
-- A view (Subset, ConcatDataset) may hold a sample at several positions: NativeView.occurrences adds that, once, by position and not by
-  order. A Mixture counts the passes over its sources.
+- Under shard= the whole order is counted, as every rank draws it. With any other sampler each rank counts its
+  own, and its count k stands for k * world + rank: ranks that a sampler gives one sample draw differently for
+  it. A position in the pass would need no memory, but then a sample's pixels would follow from the order,
+  from the batch size of a resume, and from the ranks.
+- A view (Subset, ConcatDataset) may hold a sample at several positions: NativeView.occurrences adds that,
+  once, by position and not by order. A Mixture counts the passes over its sources.
 - A substitute for a bad sample is drawn as an occurrence of its own, by `common.rng.substitute_occurrence`.
 """
 
@@ -36,7 +39,8 @@ COUNTS_LIMIT = 1 << 24
 
 
 class Counted(NamedTuple):
-    """An index or an index batch, and the occurrences of what is in it, until IndexBatches takes them apart."""
+    """An index or an index batch, and the occurrences of what is in it, until IndexBatches takes them
+    apart."""
 
     index: Any
     occurrences: Any
@@ -47,7 +51,8 @@ class OccurrenceCounter:
 
     Args:
         count: samples of the dataset; None: it has no length.
-        rank, world: this rank, and the number of ranks whose samplers may give the same sample; (0, 1) where the whole order is counted.
+        rank, world: this rank, and the number of ranks whose samplers may give the same sample; (0, 1) where
+            the whole order is counted.
     """
 
     def __init__(self, count: int | None, rank: int = 0, world: int = 1) -> None:
@@ -90,7 +95,8 @@ class OccurrenceCounter:
                 yield Counted(unit, self.of_batch([unit])[0])
 
     def state(self, ahead: Iterable[Sequence[Any]]) -> dict[str, Any] | None:
-        """The counts without those of batches that will be drawn again, as JSON can hold them; None: there are too many."""
+        """The counts without those of batches that will be drawn again, as JSON can hold them; None: there
+        are too many."""
         if not 0 < len(self._counts) <= COUNTS_LIMIT or self._keys:
             return None
         counts = self._counts.copy()
@@ -112,7 +118,8 @@ class OccurrenceCounter:
 
 
 def counts_of(state: Any, count: int) -> Occurrences:
-    """The counts in a state. Raises ValueError if it is not what OccurrenceCounter.state() gave for that many samples."""
+    """The counts in a state. Raises ValueError if it is not what OccurrenceCounter.state() gave for that
+    many samples."""
     if (
         not isinstance(state, dict)
         or state.get("samples") != count

@@ -1,13 +1,14 @@
 """WindowRest: the samples that ranks left of an epoch in windows, for other ranks to go on with.
 
 NOTE [ rest: places in place of samples ]
-The parts of the first split, one after another, are a list of places: rank 0's first sample, its second, and so on. What a split leaves of
-such a list is the end of each rank's stretch, one after another, hence ascending places. So the rest after any number of splits is a list
-of intervals of places, some for each rank that there ever was, whatever the number of samples. Which samples have these places is computed
-when they are asked for, a part at a time.
-A sample has several places where "pad" repeats it: that is so of fewer samples than there are ranks, and they are looked for when the rest
-is made. Of a repeated sample the first place stays if no rank had it; else none. Samples that are in no part ("drop") have the last places,
-in ascending order.
+The parts of the first split, one after another, are a list of places: rank 0's first sample, its second, and
+so on. What a split leaves of such a list is the end of each rank's stretch, one after another, hence
+ascending places. So the rest after any number of splits is a list of intervals of places, some for each rank
+that there ever was, whatever the number of samples. Which samples have these places is computed when they are
+asked for, a part at a time. A sample has several places where "pad" repeats it: that is so of fewer samples
+than there are ranks, and they are looked for when the rest is made. Of a repeated sample the first place
+stays if no rank had it; else none. Samples that are in no part ("drop") have the last places, in ascending
+order.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _NEAR = 1 << 14
 
 
 class WindowRest:
-    """Samples left after some splits of an epoch, each once, in the order in which other ranks go on with them.
+    """Samples left after some splits of an epoch, each once, in the order in which other ranks go on with
+    them.
 
     See NOTE [ rest: places in place of samples ].
 
@@ -58,7 +60,8 @@ class WindowRest:
         return sum(end - begin for begin, end in self._left)
 
     def part(self, split: Split, rank: int) -> Iterator[Positions]:
-        """The samples of a rank in the rest of a split that begins here, some thousand at a time: a stretch of what is left."""
+        """The samples of a rank in the rest of a split that begins here, some thousand at a time: a
+        stretch of what is left."""
         begin, length = stretch(len(self), split.world, rank, self._rule)
         for lap in _laps(begin + split.had, begin + length, len(self)):
             yield from self._samples(_picked(self._left, [lap]))
@@ -124,7 +127,8 @@ def _laps(begin: int, end: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def _without(intervals: _Intervals, gone: _Intervals, end: int) -> _Intervals:
-    """Ascending intervals without others, ascending, which may overlap each other; all end at `end` or before."""
+    """Ascending intervals without others, ascending, which may overlap each other; all end at `end` or
+    before."""
     out: _Intervals = []
     holes = iter([*gone, (end, end)])
     hole = next(holes)

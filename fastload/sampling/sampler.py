@@ -38,8 +38,10 @@ _UNKNOWN = 1 << 62
 class Sharded:
     """Base of the samplers of shard=. See NOTE [ splits: states without a rank ].
 
-    1. The rank of this process, and the number of ranks, are found out when a pass begins, and when its length is asked for.
-    2. The loader sets the epoch of each pass. Where a program or a framework has called set_epoch() itself, its epoch holds for one pass.
+    1. The rank of this process, and the number of ranks, are found out when a pass begins, and when its
+       length is asked for.
+    2. The loader sets the epoch of each pass. Where a program or a framework has called set_epoch() itself,
+       its epoch holds for one pass.
     3. Iterating the sampler itself gives the whole part of the epoch that set_epoch() named last.
 
     Attributes:
@@ -84,11 +86,13 @@ class Sharded:
     def part(
         self, epoch: int, splits: Sequence[Split], rank: int, counter: OccurrenceCounter | None = None
     ) -> Iterator[Any]:
-        """Samples of a rank in the rest of the last split; with a counter of the whole order, each with its occurrence (Counted)."""
+        """Samples of a rank in the rest of the last split; with a counter of the whole order, each with
+        its occurrence (Counted)."""
         raise NotImplementedError
 
     def begun(self, epoch: int, count: int, splits: Sequence[Split]) -> int:
-        """Number of an epoch's `count` samples, or batches, that ranks had before the last split, each counted once."""
+        """Number of an epoch's `count` samples, or batches, that ranks had before the last split, each
+        counted once."""
         return begun_at(count, splits)
 
     def __iter__(self) -> Iterator[Any]:
@@ -123,7 +127,8 @@ class Sharded:
         self.epoch, self._told = epoch, None
 
     def find_rank(self) -> None:
-        """Sets num_replicas and rank to what this process is now, and the lengths by them where the order has one."""
+        """Sets num_replicas and rank to what this process is now, and the lengths by them where the order
+        has one."""
         self.rank, self.num_replicas = rank_and_world(self.shard)
         try:
             count = self.count
@@ -139,10 +144,11 @@ class Sharded:
 
 
 class ShardSampler(Sharded, DistributedSampler[int]):
-    """The sampler of FastLoader(shard=): a DistributedSampler, to torch and to frameworks, whose position can be moved to other ranks.
+    """The sampler of FastLoader(shard=): a DistributedSampler, to torch and to frameworks, whose position can
+    be moved to other ranks.
 
-    Its indices are DistributedSampler's for the same seed, epoch and ranks, but with even=False, where nothing is repeated, and for the
-    orders that DistributedSampler does not have. It draws from no generator.
+    Its indices are DistributedSampler's for the same seed, epoch and ranks, but with even=False, where
+    nothing is repeated, and for the orders that DistributedSampler does not have. It draws from no generator.
 
     Args:
         dataset: has a length.
@@ -179,7 +185,8 @@ class ShardSampler(Sharded, DistributedSampler[int]):
     def begun(self, epoch: int, count: int, splits: Sequence[Split]) -> int:
         """Number of an epoch's `count` samples that ranks had before the last split, each counted once.
 
-        Under "window" padding comes anywhere among a rank's samples, so that the order is made to count them; the last number is kept.
+        Under "window" padding comes anywhere among a rank's samples, so that the order is made to count them;
+        the last number is kept.
         """
         if self.kind != "window" or self.rule != "pad" or len(splits) < 2:
             return begun_at(count, splits)
@@ -188,7 +195,8 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         return begun if asked == (epoch, count, before) else count - len(self._window_rest(epoch, before))
 
     def covered(self, epoch: int, splits: Sequence[Split]) -> Iterator[Positions]:
-        """The indices of this rank in the rest of the last split, many thousand at a time, in no promised order."""
+        """The indices of this rank in the rest of the last split, many thousand at a time, in no promised
+        order."""
         if self.kind == "window" and len(splits) == 1 and not splits[0].had:
             return self._window(epoch, splits[0].world, self.rank).covered()
         return self._part_chunks(epoch, splits, self.rank)
@@ -214,7 +222,8 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         return self._window(epoch, last.world, rank).chunks(last.had)
 
     def _window_rest(self, epoch: int, splits: tuple[Split, ...]) -> WindowRest:
-        """Samples left after splits; new ranks get stretches of them, so that each has blocks of its own as far as that goes."""
+        """Samples left after splits; new ranks get stretches of them, so that each has blocks of its own
+        as far as that goes."""
         rest = WindowRest(self.count, splits, self.rule, partial(self._window, epoch, splits[0].world))
         self._begun = (epoch, self.count, splits), self.count - len(rest)
         return rest
@@ -321,7 +330,8 @@ def _strided(sharded: Sharded, units: Any, splits: Sequence[Split], rank: int) -
         count = sharded.count
     except (TypeError, NotImplementedError):
         raise ArgumentError(
-            f"{type(sharded.shared_out).__name__} has no length, by which what other ranks had could be left out: resume with "
+            f"{type(sharded.shared_out).__name__} has no length, by which what other ranks had could "
+            "be left out: resume with "
             f"{splits[-2].world} ranks, or give it a __len__"
         ) from None
     return strided(units, begun_at(count, splits), splits[-1], rank, sharded.rule)

@@ -1,17 +1,21 @@
-"""Samplers of shuffle="window": WindowSampler, for users, and the one that FastLoader(shuffle="window") makes. WindowOrder: the order of
-one pass, as a pure function of a key. RankedSampler: their base, with seed, epoch, generator and each rank's part.
+"""Samplers of shuffle="window": WindowSampler, for users, and the one that FastLoader(shuffle="window")
+makes. WindowOrder: the order of one pass, as a pure function of a key. RankedSampler: their base, with seed,
+epoch, generator and each rank's part.
 
 NOTE [ window: which sample comes when ]
-A block is a run of consecutive samples, which one range request can fetch. Blocks are opened in random order. Time is counted in rounds: in
-each round every open block gives one sample, in random order among the blocks; which of its samples a block gives next is random too. Block
-number p, counted in the order of opening, opens in round p * B // S, for blocks of B samples, and is finished B rounds later. So S blocks
-are open at a time, with 1 to B samples left in each, and any S samples in a row come from about S different blocks: batches of fewer than
-S samples have as many distinct classes as independent draws, even where a block is all of one class.
-The buffer is what a reader has to hold if it fetches a block whole when its first sample is asked for: the samples of open blocks that were
-not given yet. At most ceil(k * S / B) blocks open in any k rounds in a row, so that it holds, summed over k = 1 .. B, at most
-(S + 1) * (B + 1) / 2 - 1 samples. For a buffer of M samples S is therefore 2 * (M + 1) // (B + 1) - 1, which is at least 1 where M >= B.
-Permuting windows of the same size one after another would mix less (a window of M samples has only M / B blocks, about half of S), and so
-would a shuffle buffer from which samples are drawn at random: benchmarks/bench_shuffle.py compares the three.
+A block is a run of consecutive samples, which one range request can fetch. Blocks are opened in random order.
+Time is counted in rounds: in each round every open block gives one sample, in random order among the blocks;
+which of its samples a block gives next is random too. Block number p, counted in the order of opening, opens
+in round p * B // S, for blocks of B samples, and is finished B rounds later. So S blocks are open at a time,
+with 1 to B samples left in each, and any S samples in a row come from about S different blocks: batches of
+fewer than S samples have as many distinct classes as independent draws, even where a block is all of one
+class. The buffer is what a reader has to hold if it fetches a block whole when its first sample is asked for:
+the samples of open blocks that were not given yet. At most ceil(k * S / B) blocks open in any k rounds in a
+row, so that it holds, summed over k = 1 .. B, at most (S + 1) * (B + 1) / 2 - 1 samples. For a buffer of M
+samples S is therefore 2 * (M + 1) // (B + 1) - 1, which is at least 1 where M >= B. Permuting windows of the
+same size one after another would mix less (a window of M samples has only M / B blocks, about half of S), and
+so would a shuffle buffer from which samples are drawn at random: benchmarks/bench_shuffle.py compares the
+three.
 """
 
 from __future__ import annotations
@@ -40,7 +44,8 @@ from fastload.sampling.host_part import HostPart
 COUNT_LIMIT = 1 << 32
 """Limit on samples: rounds are the upper 32 bits of the numbers that are sorted."""
 _STEP = 1 << 14
-"""Samples that are ordered at a time: few enough that the first index comes at once, many enough that NumPy's calls cost nothing."""
+"""Samples that are ordered at a time: few enough that the first index comes at once, many enough that
+NumPy's calls cost nothing."""
 
 _Words = npt.NDArray[np.uint64]
 _Positions = npt.NDArray[np.int64]
@@ -49,15 +54,15 @@ _Positions = npt.NDArray[np.int64]
 class WindowOrder:
     """Order of one pass over a part of a dataset. See NOTE [ window: which sample comes when ].
 
-    All blocks of the dataset, in the order that `key` gives them, form a line of `count` samples; a part is a stretch of that line, which
-    goes on at its beginning where it is longer. Parts that share nothing of the line share no sample. A block on the border of two parts
-    is in both, with some of its samples in each.
+    All blocks of the dataset, in the order that `key` gives them, form a line of `count` samples; a part is a
+    stretch of that line, which goes on at its beginning where it is longer. Parts that share nothing of the
+    line share no sample. A block on the border of two parts is in both, with some of its samples in each.
 
     Args:
         count: samples of the dataset.
         block: consecutive samples of a block; a block is never larger than the buffer.
-        buffer: limit on samples that are fetched and not yet given, if blocks are fetched whole at their first sample. If it holds the
-            whole part, the order is a permutation drawn uniformly.
+        buffer: limit on samples that are fetched and not yet given, if blocks are fetched whole at their
+            first sample. If it holds the whole part, the order is a permutation drawn uniformly.
         key: 0 .. 2**64-1; the order is a pure function of the arguments.
         first: place in the line of the part's first sample.
         samples: number of the part's samples; None: all.
@@ -74,7 +79,8 @@ class WindowOrder:
     ) -> None:
         if count >= COUNT_LIMIT:
             raise ArgumentError(
-                f'a dataset of {count:,} samples: shuffle="window" orders at most {COUNT_LIMIT - 1:,}; use shuffle="huge"'
+                f'a dataset of {count:,} samples: shuffle="window" orders at most '
+                f'{COUNT_LIMIT - 1:,}; use shuffle="huge"'
             )
         self.samples = count if samples is None else samples
         self.block = usable_block(count, block, buffer)
@@ -89,7 +95,8 @@ class WindowOrder:
         return np.concatenate([np.empty(0, np.int64), *self.chunks()])
 
     def chunks(self, start: int = 0) -> Iterator[_Positions]:
-        """The order from its place `start` on, in pieces of some thousand samples, each computed when it is asked for.
+        """The order from its place `start` on, in pieces of some thousand samples, each computed when it is
+        asked for.
 
         What comes before `start` is not computed, but for the blocks that are open there.
         """
@@ -128,7 +135,8 @@ class WindowOrder:
             times, positions = times[~due], positions[~due]
 
     def places_of(self, low: int, high: int) -> tuple[_Positions, _Positions]:
-        """(samples, their places in the order) of the samples that are number low .. high-1 of the part's stretch of the line."""
+        """(samples, their places in the order) of the samples that are number low .. high-1 of the part's
+        stretch of the line."""
         wanted = self.line.positions(self._first + low, self._first + high)
         at = 0 if self.buffer >= self.samples else self._given(self._round(self._run_at(low)))
         samples, places, left = [], [], len(wanted)
@@ -146,7 +154,8 @@ class WindowOrder:
         return starmap(expanded, _regrouped(self.runs(), 0, max(1, _STEP // self.block)))
 
     def runs(self, first: int = 0) -> Iterator[tuple[_Positions, _Positions]]:
-        """First position and length of the part's runs from number `first` on, in the order of opening, many thousand at a time.
+        """First position and length of the part's runs from number `first` on, in the order of opening, many
+        thousand at a time.
 
         Runs are blocks, and parts of blocks at the ends of the part's stretch of the line.
         """
@@ -164,15 +173,15 @@ class WindowOrder:
     def _scheduled(
         self, begin: int, starts: _Positions, lengths: _Positions, words: np.random.Philox
     ) -> tuple[_Words, _Positions]:
-        """Time and position of each sample of the blocks from number `begin` on. A time is a round and, below it, 32 random bits."""
+        """Time and position of each sample of the blocks from number `begin` on. A time is a round and,
+        below it, 32 random bits."""
         draws = np.asarray(words.random_raw(len(starts) * self.block), np.uint64).reshape(
             len(starts), self.block
         )
         turn = np.arange(self.block, dtype=np.int64)
         there = turn < lengths[:, None]
-        upper = np.where(
-            there, draws >> np.uint64(32), np.uint64(1 << 32)
-        )  # samples that a short block lacks come last in it
+        # Samples that a short block lacks come last in it.
+        upper = np.where(there, draws >> np.uint64(32), np.uint64(1 << 32))
         chosen = upper.argsort(axis=1, kind="stable")
         rounds = (np.arange(begin, begin + len(starts), dtype=np.int64) * self.block // self.open_blocks)[
             :, None
@@ -247,7 +256,8 @@ def usable_block(count: int, block: int, buffer: int) -> int:
 
 
 def _permutation(words: np.random.Philox, count: int) -> _Positions:
-    """The numbers 0 .. count-1 in random order: sorted by random upper bits, with the number itself in the lower bits."""
+    """The numbers 0 .. count-1 in random order: sorted by random upper bits, with the number itself in the
+    lower bits."""
     below = np.uint64((1 << max(1, (count - 1).bit_length())) - 1)
     keys = np.asarray(words.random_raw(count), np.uint64) & ~below | np.arange(count, dtype=np.uint64)
     keys.sort()
@@ -293,15 +303,18 @@ class RankedSampler(DistributedSampler[int]):
             yield from chunk.tolist()
 
     def chunks(self) -> Iterator[npt.NDArray[np.int64]]:
-        """The order of this rank's pass, some thousand samples at a time; without a seed its key is drawn now."""
+        """The order of this rank's pass, some thousand samples at a time; without a seed its key is drawn
+        now."""
         return self._chunks(self._key())
 
     def indices(self) -> npt.NDArray[np.int64]:
-        """The order of this rank's next pass, without a draw: without a seed, that of a pass that would begin now."""
+        """The order of this rank's next pass, without a draw: without a seed, that of a pass that would
+        begin now."""
         return np.concatenate([np.empty(0, np.int64), *self._chunks(self._key_undrawn())])
 
     def covered(self) -> Iterator[npt.NDArray[np.int64]]:
-        """The samples of this rank's next pass, some thousand at a time, in no promised order and without a draw."""
+        """The samples of this rank's next pass, some thousand at a time, in no promised order and without
+        a draw."""
         return self._chunks(self._key_undrawn())
 
     def __len__(self) -> int:
@@ -342,7 +355,8 @@ class RankedSampler(DistributedSampler[int]):
             )
         if self.num_replicas > 1 and self.seed is None:
             raise ArgumentError(
-                f"{type(self).__name__} on several ranks needs seed=, the same on each: without it their parts overlap"
+                f"{type(self).__name__} on several ranks needs seed=, the same on each: without it "
+                "their parts overlap"
             )
         count = len(self.dataset)
         self.num_samples = count // self.num_replicas if self.drop_last else -(-count // self.num_replicas)
@@ -358,7 +372,8 @@ class RankedSampler(DistributedSampler[int]):
             and not grouped()
         ):
             raise ArgumentError(
-                f"{type(self).__name__}: several processes were started, and there is no process group to say which samples are this "
+                f"{type(self).__name__}: several processes were started, and there is no process "
+                "group to say which samples are this "
                 "one's: call torch.distributed.init_process_group(), or give num_replicas= and rank="
             )
 
@@ -391,37 +406,43 @@ MEAN_BYTES = 110_000
 
 
 class WindowSampler(RankedSampler):
-    """A sampler that gives blocks of consecutive samples in random order, mixed through a shuffle buffer: for data in a bucket.
+    """A sampler that gives blocks of consecutive samples in random order, mixed through a shuffle buffer: for
+    data in a bucket.
 
-    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the arguments; with another number of ranks
-       it is another.
-    2. If a reader fetches a block whole at its first sample, it never holds more samples that were not asked for yet than the buffer.
-       The guide's page on shuffling says how random such an order is.
-    3. Ranks get disjoint parts, of equal length: as with DistributedSampler the last ones repeat the first samples of the order, or with
-       drop_last the last samples of the order are left out. A block is one rank's, but for one at each border. Each rank has a buffer of
-       its own.
+    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the arguments;
+       with another number of ranks it is another.
+    2. If a reader fetches a block whole at its first sample, it never holds more samples that were not asked
+       for yet than the buffer. The guide's page on shuffling says how random such an order is.
+    3. Ranks get disjoint parts, of equal length: as with DistributedSampler the last ones repeat the first
+       samples of the order, or with drop_last the last samples of the order are left out. A block is one
+       rank's, but for one at each border. Each rank has a buffer of its own.
     4. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.
-    5. With `hosts` each host reads the same part of the data in every epoch, in another order, so that its cache has it from the second
-       epoch on. See NOTE [ hosts: whose block it is ].
+    5. With `hosts` each host reads the same part of the data in every epoch, in another order, so that its
+       cache has it from the second epoch on. See NOTE [ hosts: whose block it is ].
 
     Args:
         dataset: the dataset, or the number of its samples.
         block: samples of a block, or its size such as "2MiB".
-        buffer: samples that the buffer holds, or its size such as "1GiB". At least two blocks; much more for a good shuffle.
-            Sizes are divided by the mean size of stored samples: packed data tell it, any other is taken to have 110,000 bytes a sample.
-        seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for each pass, where RandomSampler
-            draws its own; the epoch has then no effect.
-        num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`; without a group, one rank.
-        drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat some.
+        buffer: samples that the buffer holds, or its size such as "1GiB". At least two blocks; much more for
+            a good shuffle. Sizes are divided by the mean size of stored samples: packed data tell it, any
+            other is taken to have 110,000 bytes a sample.
+        seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for
+            each pass, where RandomSampler draws its own; the epoch has then no effect.
+        num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`;
+            without a group, one rank.
+        drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat
+            some.
         generator: generator to draw from if seed is None; None: torch's default generator.
-        hosts: number of hosts, each with as many ranks as any other, whose numbers follow one another, as torchrun gives them. None: ranks
-            share out the blocks anew in every epoch, whatever their host.
-        deal_every: number of epochs after which blocks are dealt out to the hosts anew; None: never. Only with `hosts`.
+        hosts: number of hosts, each with as many ranks as any other, whose numbers follow one another, as
+            torchrun gives them. None: ranks share out the blocks anew in every epoch, whatever their host.
+        deal_every: number of epochs after which blocks are dealt out to the hosts anew; None: never. Only
+            with `hosts`.
 
     Raises:
-        ArgumentError: an argument is out of range; several ranks have no seed, or `hosts` has none; the number of ranks is no multiple of
-            `hosts`; or, at iter(), a launcher such as torchrun has started several processes, and neither a process group nor num_replicas
-            and rank say which samples are this one's.
+        ArgumentError: an argument is out of range; several ranks have no seed, or `hosts` has none; the
+            number of ranks is no multiple of `hosts`; or, at iter(), a launcher such as torchrun has started
+            several processes, and neither a process group nor num_replicas and rank say which samples are
+            this one's.
     """
 
     def __init__(
@@ -462,7 +483,8 @@ class WindowSampler(RankedSampler):
         return order.covered() if part is None else map(part.positions, order.covered())
 
     def _order(self, key: int) -> tuple[WindowOrder, HostPart | None]:
-        """The order of this rank's pass, and the part of the dataset whose samples it numbers; None: all of it."""
+        """The order of this rank's pass, and the part of the dataset whose samples it numbers; None: all
+        of it."""
         self._begin()
         count = len(self.dataset)
         block, buffer = window_sizes(self.dataset, self.block, self.buffer)
@@ -484,11 +506,13 @@ class WindowSampler(RankedSampler):
             return
         if len(self.dataset) < self.hosts:
             raise ArgumentError(
-                f"hosts={self.hosts}: the dataset has {len(self.dataset)} samples, fewer than hosts: leave hosts= out"
+                f"hosts={self.hosts}: the dataset has {len(self.dataset)} samples, fewer than hosts: "
+                "leave hosts= out"
             )
         if self.num_replicas % self.hosts:
             raise ArgumentError(
-                f"hosts={self.hosts} with num_replicas={self.num_replicas}: each host has as many ranks as any other, so give a number of "
+                f"hosts={self.hosts} with num_replicas={self.num_replicas}: each host has as many "
+                "ranks as any other, so give a number of "
                 "ranks that is a multiple of it"
             )
 
@@ -496,7 +520,8 @@ class WindowSampler(RankedSampler):
 class RandomOrderSampler(RandomSampler):
     """A RandomSampler, to torch and to frameworks, whose order derived classes make in _chunks().
 
-    It draws one number from its generator at the first index of each pass, and follows set generators, seeds and resumes as RandomSampler.
+    It draws one number from its generator at the first index of each pass, and follows set generators, seeds
+    and resumes as RandomSampler.
     """
 
     def __init__(self, data_source: Sized, generator: torch.Generator | None = None) -> None:
@@ -524,13 +549,15 @@ class RandomWindowSampler(RandomOrderSampler):
 
 
 def window_sizes(dataset: Any, block: int | str, buffer: int | str) -> tuple[int, int]:
-    """Samples of a block and of the buffer. Raises ArgumentError for what is neither a number of samples nor a size."""
+    """Samples of a block and of the buffer. Raises ArgumentError for what is neither a number of samples
+    nor a size."""
     mean = mean_bytes(dataset) or MEAN_BYTES
     return _samples("block", block, mean), _samples("buffer", buffer, mean)
 
 
 def mean_bytes(dataset: Any) -> float | None:
-    """Mean size of the stored samples of packed data, or of Subset and ConcatDataset of them; None where it is not known."""
+    """Mean size of the stored samples of packed data, or of Subset and ConcatDataset of them; None where
+    it is not known."""
     if isinstance(dataset, PackedDataset):
         return dataset.mean_bytes
     if isinstance(dataset, Subset):

@@ -1,4 +1,5 @@
-"""Sources of samples, and the choice of the one that fits what the user gave: an ordered list, of which the first that fits is taken.
+"""Sources of samples, and the choice of the one that fits what the user gave: an ordered list, of which the
+first that fits is taken.
 
 Each kind is a module of its own, with its entries for the list; `protocol` is the contract.
 """
@@ -32,10 +33,15 @@ from fastload.store import MANIFEST_NAME, Manifest
 __all__ = ["Item", "Place", "Placed", "Source", "open_source"]
 
 _GIVE = (
-    "give a folder of class folders, a dataset in the layout of COCO, VOC, YOLO, Cityscapes or ADE20K, a .csv/.tsv, .tar, .parquet, .arrow "
-    "or TFRecord files, a folder of MDS shards or LitData chunks, an LMDB file, or images (a folder, '*.jpg', or paths)"
+    "give a folder of class folders, a dataset in the layout of COCO, VOC, YOLO, Cityscapes or "
+    "ADE20K, a .csv/.tsv, .tar, .parquet, .arrow "
+    "or TFRecord files, a folder of MDS shards or LitData chunks, an LMDB file, or images (a folder, "
+    "'*.jpg', or paths)"
 )
-_SEVERAL = "of several sources, all are .tar files, all are .parquet, all are .arrow, all are TFRecord files, or all are images"
+_SEVERAL = (
+    "of several sources, all are .tar files, all are .parquet, all are .arrow, all are TFRecord files, "
+    "or all are images"
+)
 NOTHING_GIVEN = SourceOptions()
 PATTERN_MARKS = "*?{["
 """Characters of patterns of paths."""
@@ -44,13 +50,14 @@ PATTERN_MARKS = "*?{["
 def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Source:
     """The source for what the user passed as SRC.
 
-    A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv file, one or many .tar,
-    .parquet, .arrow or TFRecord files (a path, a pattern such as ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder
-    that holds them, as save_to_disk() of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its index.json,
-    an LMDB file or the folder of its data.mdb, images without labels (a folder, a pattern, a list of paths), a map-style Dataset, a
-    ray.data.Dataset, or any object that satisfies `Source`. Of the options, `table` says what the columns of a .csv or .tsv are, `lmdb`
-    which keys of an LMDB file are images and labels, `layout` what a folder's files are, and `objects` what the boxes in a column of
-    objects are.
+    A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv
+    file, one or many .tar, .parquet, .arrow or TFRecord files (a path, a pattern such as
+    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them, as
+    save_to_disk() of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its
+    index.json, an LMDB file or the folder of its data.mdb, images without labels (a folder, a pattern, a list
+    of paths), a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. Of the options,
+    `table` says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and
+    labels, `layout` what a folder's files are, and `objects` what the boxes in a column of objects are.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
@@ -61,21 +68,24 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
     boxes = options.objects and options.objects.box_format
     if boxes is not None and attribute_of(found, "box_format") != boxes:
         raise ArgumentError(
-            f"box_format={boxes!r} (--box-format) is for a column of objects with their boxes (bbox), in Parquet or Arrow files or a "
+            f"box_format={boxes!r} (--box-format) is for a column of objects with their boxes "
+            "(bbox), in Parquet or Arrow files or a "
             f"Dataset; {found.title} has none"
         )
     return found
 
 
 def choose(given: Given) -> Source:
-    """The source that the first entry of `CHOICES` opens, of those that recognise what is given. Raises as `open_source` does."""
+    """The source that the first entry of `CHOICES` opens, of those that recognise what is given. Raises as
+    `open_source` does."""
     for choice in CHOICES:
         if choice.recognise(given):
             return choice.open(given)
     if given.path:
         raise PackError(f"{given.path}: not a source fastload knows; {_GIVE}")
     raise PackError(
-        f"cannot pack a {type(given.source).__name__}: {_GIVE}, or a map-style Dataset with __getitem__ and __len__ (an iterable Dataset "
+        f"cannot pack a {type(given.source).__name__}: {_GIVE}, or a map-style Dataset with "
+        "__getitem__ and __len__ (an iterable Dataset "
         "has no order to shuffle or to resume)"
     )
 
@@ -90,7 +100,8 @@ def _is_paths(given: Given) -> bool:
 
 
 def _open_paths(given: Given) -> Source:
-    """Several tars as one source, or Parquet, Arrow or TFRecord files; of anything else only one can be packed."""
+    """Several tars as one source, or Parquet, Arrow or TFRecord files; of anything else only one can be
+    packed."""
     assert isinstance(given.source, list | tuple)
     paths = [expanded(each) for each in given.source]
     if len(paths) == 1:
@@ -106,7 +117,8 @@ def _open_paths(given: Given) -> Source:
             )
             raise PackError(
                 f"{path} is {what}: {_SEVERAL}. To pack them together, {how}; or "
-                "pack each by itself and join them with torch.utils.data.ConcatDataset, which FastLoader reads natively"
+                "pack each by itself and join them with torch.utils.data.ConcatDataset, which "
+                "FastLoader reads natively"
             )
     return _open_files(paths, given.boxes)
 
@@ -130,7 +142,8 @@ def _kind(pattern: str) -> Files:
 
 
 def _is_named(given: Given) -> bool:
-    """Returns True for a pattern, and for the path of files that are known by their names, even if nothing is there."""
+    """Returns True for a pattern, and for the path of files that are known by their names, even if nothing
+    is there."""
     first = (parquet.FILES, arrow.FILES, tar.FILES)
     return any(kind.named(given.path) for kind in first) or any(mark in given.path for mark in PATTERN_MARKS)
 

@@ -1,7 +1,8 @@
-"""AnnotatedFiles: base of sources of images in files of their own, whose other values lie in files beside them; label maps; and splits.
+"""AnnotatedFiles: base of sources of images in files of their own, whose other values lie in files beside
+them; label maps; and splits.
 
-A label map is a picture whose pixels are numbers of classes or objects. It is read as the numbers that the file has, not as colours. Splits
-are the parts of a dataset of which a pack takes one, each with its folders.
+A label map is a picture whose pixels are numbers of classes or objects. It is read as the numbers that the
+file has, not as colours. Splits are the parts of a dataset of which a pack takes one, each with its folders.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ _SPREAD = {"L;2": 85, "L;4": 17}
 
 
 def read_label_map(data: bytes) -> LabelMap:
-    """The labels (height, width) in a picture's file: the indices of one with a palette, the values of a grey one.
+    """The labels (height, width) in a picture's file: the indices of one with a palette, the values of a grey
+    one.
 
     Raises:
         MissingLibrary: Pillow is not installed.
-        SampleError: it is no picture, is one of colours, of a lossy format, or has values beyond 16 bits. The message is the reason alone.
+        SampleError: it is no picture, is one of colours, of a lossy format, or has values beyond 16 bits. The
+            message is the reason alone.
     """
     with opened_image(data) as image:
         if image.width * image.height > checked_max_pixels(None):
@@ -48,11 +51,13 @@ def read_label_map(data: bytes) -> LabelMap:
             )
         if image.format in _LOSSY:
             raise _refused(
-                f"a {image.format}, which changes labels when it is compressed; convert it to PNG from what it was made of"
+                f"a {image.format}, which changes labels when it is compressed; convert it to PNG "
+                "from what it was made of"
             )
         if image.mode not in ("P", "L", "1") and not image.mode.startswith("I"):
             raise _refused(
-                f"a picture of colours ({image.mode}), where a mask has one number for each pixel: convert it to grey or palette labels"
+                f"a picture of colours ({image.mode}), where a mask has one number for each pixel: "
+                "convert it to grey or palette labels"
             )
         spread = next((_SPREAD[raw] for raw in _raw_modes(image) if raw in _SPREAD), 1)
         pixels: npt.NDArray[Any] = np.array(image)
@@ -66,7 +71,8 @@ def read_label_map(data: bytes) -> LabelMap:
 
 
 def label_map_of(path: str, owner: str, dtype: str) -> LabelMap:
-    """The labels in a file, as uint8 or uint16. Raises PackError, which names the file and its sample, or MissingLibrary."""
+    """The labels in a file, as uint8 or uint16. Raises PackError, which names the file and its sample, or
+    MissingLibrary."""
     try:
         data = read_regular(path)
     except OSError as error:
@@ -75,7 +81,8 @@ def label_map_of(path: str, owner: str, dtype: str) -> LabelMap:
 
 
 def label_map_in(data: bytes, what: str, dtype: str) -> LabelMap:
-    """The labels in a file's bytes, as uint8 or uint16. Raises PackError, which begins with `what`, or MissingLibrary."""
+    """The labels in a file's bytes, as uint8 or uint16. Raises PackError, which begins with `what`, or
+    MissingLibrary."""
     try:
         return fitted(read_label_map(data), dtype)
     except MissingLibrary:
@@ -94,7 +101,8 @@ def fitted(labels: LabelMap, dtype: str) -> LabelMap:
 
 
 def some_are_deep(paths: Sequence[str]) -> bool:
-    """Returns True if one of some files, spread over all, has pixels of 16 bits, by its header; one that cannot be read is skipped."""
+    """Returns True if one of some files, spread over all, has pixels of 16 bits, by its header; one that
+    cannot be read is skipped."""
     there = [path for path in paths if path]
     for path in there[:: max(1, len(there) // FIRST_TRIES)]:
         try:
@@ -106,7 +114,8 @@ def some_are_deep(paths: Sequence[str]) -> bool:
 
 
 def is_deep(data: bytes) -> bool:
-    """Returns True if a picture's file has grey pixels of more than 8 bits, by its header. Raises as `read_label_map` does."""
+    """Returns True if a picture's file has grey pixels of more than 8 bits, by its header. Raises as
+    `read_label_map` does."""
     if data[:2] == b"\xff\xd8":  # a JPEG
         return False
     with opened_image(data) as image:
@@ -170,7 +179,8 @@ def files_in(folder: str, *endings: str) -> list[str]:
 BOXES = "boxes"
 MASK = "mask"
 INSTANCE_MASK = "instance_mask"
-"""Names of fields that mean the same in every layout: boxes, the class of each, a class for each pixel, and the number of an object."""
+"""Names of fields that mean the same in every layout: boxes, the class of each, a class for each pixel,
+and the number of an object."""
 MASK_NAMES = (MASK, "seg", "segmentation", "label_map", "annotation", INSTANCE_MASK)
 """Names by which a picture beside the image is taken for a mask, in tars, Parquet and Arrow files."""
 VOID = 255
@@ -207,7 +217,8 @@ def _other_side(found: re.Match[str]) -> str:
 
 
 class AnnotatedFiles:
-    """Images in files of their own, and the files that their other values come from. A derived class says what these values are.
+    """Images in files of their own, and the files that their other values come from. A derived class says
+    what these values are.
 
     Attributes:
         title: the folder or file that the user named.
@@ -299,7 +310,8 @@ def whole_numbers(value: object, dtype: str, what: str) -> npt.NDArray[Any]:
     """A list of whole numbers, or of truth values where `dtype` is bool, as an array.
 
     Raises:
-        PackError: it is something else, or a number is out of the range of `dtype`; the message begins with `what`.
+        PackError: it is something else, or a number is out of the range of `dtype`; the message begins with
+            `what`.
     """
     kind = bool if dtype == "bool" else int
     if kind is int:
@@ -320,7 +332,8 @@ def box_rows(value: Sequence[object], form: str, what: str) -> npt.NDArray[np.fl
     """Boxes of a format, each a list of numbers, as an array with a row a box.
 
     Raises:
-        PackError: one is no such list, or its width or height is negative; the message begins with `what`, and names the box.
+        PackError: one is no such list, or its width or height is negative; the message begins with `what`,
+            and names the box.
     """
     sides = BOX_SIDES[form]
     boxes = np.array(

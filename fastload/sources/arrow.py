@@ -1,14 +1,17 @@
-"""Arrow files, as Hugging Face's library keeps its datasets: in its cache, and in folders that save_to_disk() wrote. Needs pyarrow.
+"""Arrow files, as Hugging Face's library keeps its datasets: in its cache, and in folders that save_to_disk()
+wrote. Needs pyarrow.
 
 NOTE [ arrow: images are left where they are ]
-A record batch is read whole but for the buffer of the images' bytes, into memory of the batch's own size; nobody touches the pages of that
-buffer. The addresses of the buffers in memory tell where they lie in the file: that gives each image its place, from which it is read by
-itself. No file is mapped, so that a file that is cut meanwhile is an error, and a batch's values are validated before the first is used.
-Compressed batches are read and decompressed whole, and their images have no place.
+A record batch is read whole but for the buffer of the images' bytes, into memory of the batch's own size;
+nobody touches the pages of that buffer. The addresses of the buffers in memory tell where they lie in the
+file: that gives each image its place, from which it is read by itself. No file is mapped, so that a file that
+is cut meanwhile is an error, and a batch's values are validated before the first is used. Compressed batches
+are read and decompressed whole, and their images have no place.
 
-Source: the Arrow columnar format, "Serialization and interprocess communication": a stream of messages, each a length, metadata in a
-flatbuffer and a body; a file (ARROW1) holds such a stream behind its first 8 bytes. Of the flatbuffers (Message.fbs) only these are read:
-of Message the kind of its header, the header and the length of the body; of RecordBatch the number of rows and whether it is compressed.
+Source: the Arrow columnar format, "Serialization and interprocess communication": a stream of messages, each
+a length, metadata in a flatbuffer and a body; a file (ARROW1) holds such a stream behind its first 8 bytes.
+Of the flatbuffers (Message.fbs) only these are read: of Message the kind of its header, the header and the
+length of the body; of RecordBatch the number of rows and whether it is compressed.
 """
 
 from __future__ import annotations
@@ -99,7 +102,8 @@ def messages(path: str, size: int, read: Callable[[int, int], bytes]) -> Iterato
             found = _message(at, _HEAD + length, read(at + _HEAD, length))
             if not 0 <= found.body <= min(_BODY_MOST, size - at - found.size) or found.rows < 0:
                 raise PackError(
-                    f"{path}: not a whole Arrow file: the message at byte {at} has {found.body} bytes and {found.rows} rows"
+                    f"{path}: not a whole Arrow file: the message at byte {at} has {found.body} "
+                    f"bytes and {found.rows} rows"
                 )
             yield found
             at += found.size + found.body
@@ -168,12 +172,15 @@ class _Batch:
 
 
 class ArrowSource(NumberedInFiles):
-    """One or many .arrow files of one schema, read in the order given; ArrowColumns says what the columns are.
+    """One or many .arrow files of one schema, read in the order given; ArrowColumns says what the columns
+    are.
 
-    An image that has a path and no bytes is read from that file. See NOTE [ arrow: images are left where they are ].
+    An image that has a path and no bytes is read from that file. See NOTE [ arrow: images are left where they
+    are ].
 
     Raises:
-        PackError: a file is missing, damaged, of another schema than the first, or has dictionaries; no column can be an image.
+        PackError: a file is missing, damaged, of another schema than the first, or has dictionaries; no
+            column can be an image.
         ArgumentError: pyarrow is not installed.
     """
 
@@ -332,9 +339,8 @@ class ArrowSource(NumberedInFiles):
             ):
                 if values is None or buffer.address != values.address:
                     self._fill(number, message, memory, buffer.address - base.address, buffer.size)
-        columns.validate(
-            full=True
-        )  # before anything else is asked of it: what does not hold may end the process
+        # Before anything else is asked of it: what does not hold may end the process.
+        columns.validate(full=True)
         if columns.num_rows != message.rows:
             raise ValueError(f"it has {columns.num_rows} rows, and says {message.rows}")
         data = image.field("bytes") if is_struct else image
@@ -364,10 +370,11 @@ def _edges(data: Any) -> npt.NDArray[np.int64]:
 
 
 def arrow_files(folder: str, names: list[str]) -> list[str]:
-    """The files of one dataset of Hugging Face's library in a folder, in their order; empty where it has none.
+    """The files of one dataset of Hugging Face's library in a folder, in their order; empty where it has
+    none.
 
-    A folder that save_to_disk() wrote names them in its state.json. In a folder of the cache they are those of one split; what map() and
-    the like keep there besides (cache-*.arrow) is left out.
+    A folder that save_to_disk() wrote names them in its state.json. In a folder of the cache they are those
+    of one split; what map() and the like keep there besides (cache-*.arrow) is left out.
 
     Raises:
         PackError: the folder holds several splits, or its state.json names files elsewhere.
@@ -382,7 +389,8 @@ def arrow_files(folder: str, names: list[str]) -> list[str]:
         splits = sorted({_OF.sub("", name[: -len(".arrow")]) for name in found})
         if len(splits) > 1:
             raise PackError(
-                f"{folder}: it holds the Arrow files of {', '.join(splits[:5])}: give those of one, such as '{splits[0]}*.arrow'"
+                f"{folder}: it holds the Arrow files of {', '.join(splits[:5])}: give those of one, "
+                f"such as '{splits[0]}*.arrow'"
             )
     return [os.path.join(folder, name) for name in found]
 

@@ -1,5 +1,6 @@
-"""ArrowColumns: the columns of an Arrow schema, sorted into image, label and other fields, and their values; for Parquet and Arrow files.
-DeclaredColumns: the columns of a file that `fastload export` wrote, whose metadata declares their fields.
+"""ArrowColumns: the columns of an Arrow schema, sorted into image, label and other fields, and their values;
+for Parquet and Arrow files. DeclaredColumns: the columns of a file that `fastload export` wrote, whose
+metadata declares their fields.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ from fastload.store.form import Form
 class ArrowColumns:
     """The columns of a source, settled by its schema.
 
-    The image is the column that is named image, img, jpg, ... (or the only one that can be an image): bytes of a file, or Hugging Face's
-    struct of `bytes` and `path`. `label`, `labels`, `target` or `cls` of integers is the field ``label``; its class names come from Hugging
-    Face's ClassLabel or from `fastload export`. A further struct of an image is a mask if it has the name of one (`MASK_NAMES`), else an
-    image.
-    Integers, floats, booleans, text and bytes keep their types, lists of numbers, of a fixed size or not, become arrays, other nested
-    values JSON, and dates, times and decimals text. With a `box_format`, objects with boxes become the fields of an `ObjectColumn`.
+    The image is the column that is named image, img, jpg, ... (or the only one that can be an image): bytes
+    of a file, or Hugging Face's struct of `bytes` and `path`. `label`, `labels`, `target` or `cls` of
+    integers is the field ``label``; its class names come from Hugging Face's ClassLabel or from
+    `fastload export`. A further struct of an image is a mask if it has the name of one (`MASK_NAMES`), else
+    an image. Integers, floats, booleans, text and bytes keep their types, lists of numbers, of a fixed size
+    or not, become arrays, other nested values JSON, and dates, times and decimals text. With a `box_format`,
+    objects with boxes become the fields of an `ObjectColumn`.
 
     Attributes:
         image: the column of the image.
@@ -164,7 +166,8 @@ class ArrowColumns:
         return Field(name, "json" if types.is_nested(kind) else "text")
 
     def _rows(self, kind: Any) -> tuple[str, tuple[int | None, ...]] | None:
-        """(dtype, shape) of lists of any length of numbers, or of lists of one length of them; None for other types."""
+        """(dtype, shape) of lists of any length of numbers, or of lists of one length of them; None for
+        other types."""
         types = self._types
         inner: tuple[int | None, ...] = ()
         if not types.is_list(kind) and not types.is_large_list(kind):
@@ -177,7 +180,8 @@ class ArrowColumns:
         return np.dtype(kind.to_pandas_dtype()).name, (None, *inner)
 
     def _object_members(self, kind: Any) -> dict[str, str]:
-        """The members of a type of objects with boxes, as `ObjectColumn` takes them; {}: it is another type."""
+        """The members of a type of objects with boxes, as `ObjectColumn` takes them; {}: it is another
+        type."""
         if self._types.is_struct(kind) and all(self._is_list(each.type) for each in kind):
             members = {each.name: each.type.value_type for each in kind}
         elif self._is_list(kind) and self._types.is_struct(kind.value_type):
@@ -200,7 +204,8 @@ class ArrowColumns:
         return np.dtype(kind.to_pandas_dtype()).name if is_number else OTHER
 
     def settle(self, columns: Any, file: str) -> None:
-        """Settles from some rows, of a file, whether further images and masks have 16 bits. To be called once, before anything is read."""
+        """Settles from some rows, of a file, whether further images and masks have 16 bits. To be called
+        once, before anything is read."""
         for column, field in self._pictures.items():
             values = (columns.column(column)[row] for row in range(min(FIRST_TRIES, columns.num_rows)))
             if any(self._is_deep(value, file) for value in values):
@@ -233,8 +238,9 @@ class ArrowColumns:
         return read_regular(os.path.join(os.path.dirname(file), value["path"]))
 
     def _class_names(self) -> tuple[tuple[str, ...] | None, dict[str, int]]:
-        """Names of the label's classes, or else of the objects', from Hugging Face's description of the columns or from `fastload export`;
-        and the number of classes by the field of the objects' labels, if the names are theirs."""
+        """Names of the label's classes, or else of the objects', from Hugging Face's description of the
+        columns or from `fastload export`; and the number of classes by the field of the objects' labels, if
+        the names are theirs."""
         meta = self._schema.metadata or {}
         try:
             own = json.loads(meta.get(b"fastload.classes", b"null"))
@@ -287,14 +293,16 @@ class ArrowColumns:
 
 
 def _decode_names(fields: Any) -> None:
-    """Decodes the names of fields, and of those inside them, which are bytes in a file. Raises UnicodeDecodeError."""
+    """Decodes the names of fields, and of those inside them, which are bytes in a file. Raises
+    UnicodeDecodeError."""
     for field in fields:
         _ = field.name
         _decode_names([field.type.field(number) for number in range(field.type.num_fields)])
 
 
 def _as_array(name: str, column: str, field: Field, value: Any) -> npt.NDArray[Any]:
-    """A list of numbers as an array of a field's dtype. Raises PackError for nulls in it, and for lists of several lengths."""
+    """A list of numbers as an array of a field's dtype. Raises PackError for nulls in it, and for lists of
+    several lengths."""
     try:
         return np.array(value, np.dtype(field.dtype))
     except (TypeError, ValueError, OverflowError) as error:
@@ -302,9 +310,11 @@ def _as_array(name: str, column: str, field: Field, value: Any) -> npt.NDArray[A
 
 
 def python_value(scalar: Any, what: str) -> Any:
-    """A value of a column as Python has it. Raises PackError, which begins with `what`, where pyarrow makes none of it.
+    """A value of a column as Python has it. Raises PackError, which begins with `what`, where pyarrow makes
+    none of it.
 
-    Such values are texts that are not UTF-8, dates after the year 9999, and structs with two members of one name.
+    Such values are texts that are not UTF-8, dates after the year 9999, and structs with two members of one
+    name.
     """
     try:
         return scalar.as_py()
@@ -320,21 +330,22 @@ def brief(error: Exception) -> str:
 def columns_of(
     title: str, schema: Any, box_format: BoxFormat | None = None
 ) -> ArrowColumns | DeclaredColumns:
-    """Fields of the columns of an Arrow schema: by its metadata, or else by their names and types. Raises as `ArrowColumns` does."""
+    """Fields of the columns of an Arrow schema: by its metadata, or else by their names and types. Raises
+    as `ArrowColumns` does."""
     meta = schema.metadata or {}
     try:
         fields, classes, form = declared(get_object(parse_json(meta[b"fastload.fields"]), "the metadata"))
     except (KeyError, Bad, ValueError):
         return ArrowColumns(title, schema, box_format)
-    if sorted(schema.names) != sorted(
-        field.name for field in fields
-    ):  # columns were added, renamed or left out since
+    # Columns were added, renamed or left out since.
+    if sorted(schema.names) != sorted(field.name for field in fields):
         return ArrowColumns(title, schema, box_format)
     return DeclaredColumns(fields, classes, form)
 
 
 def file_columns(schema: Any) -> tuple[str, ...]:
-    """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of a file."""
+    """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of
+    a file."""
     is_struct = optional("pyarrow", "packing Parquet and Arrow files").types.is_struct
     return tuple(
         field.name
@@ -371,7 +382,8 @@ class DeclaredColumns:
         """Does nothing: the fields are known."""
 
     def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
-        """The fields of a row, by name; arguments are those of `ArrowColumns.values`. Raises PackError for what is no such value."""
+        """The fields of a row, by name; arguments are those of `ArrowColumns.values`. Raises PackError for
+        what is no such value."""
         return {
             field.name: self._checked(field, columns.column(field.name)[row], file) for field in self.fields
         }

@@ -1,8 +1,10 @@
 """Datasets in COCO's form: instances, keypoints and captions in one JSON file, the images in a folder.
 
-Panoptic datasets in COCO's form: a PNG for each image, whose colours are the ids of segments, and a JSON file with their categories.
+Panoptic datasets in COCO's form: a PNG for each image, whose colours are the ids of segments, and a JSON file
+with their categories.
 
-The files of a dataset in COCO's form: which annotation files, and in which folders their images and panoptic masks are.
+The files of a dataset in COCO's form: which annotation files, and in which folders their images and panoptic
+masks are.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class CocoFiles(AnnotatedFiles):
     Attributes:
         index: the annotation file, or files.
         categories: the categories by their ids, in ascending order.
-        labels: the label of each category id: 0, 1, ... in the order of the ids, which need not be contiguous.
+        labels: the label of each category id: 0, 1, ... in the order of the ids, which need not be
+            contiguous.
 
     Args:
         folder: folder of the images of one file; of several files the index has the paths.
@@ -110,9 +113,9 @@ class CocoFiles(AnnotatedFiles):
 class CocoSource(CocoFiles):
     """Instances, keypoints and captions. A field is there if an annotation of the file has it.
 
-    The fields: `image_id`; `boxes` (xywh, float32), and for each box its `labels` (0, 1, ... in the order of the category ids),
-    `category_id`, `area` (float32, of the box where the file has none), `iscrowd`, `instances` (of segmentation), `keypoints` (K, 3);
-    `captions`, a list of texts as JSON.
+    The fields: `image_id`; `boxes` (xywh, float32), and for each box its `labels` (0, 1, ... in the order of
+    the category ids), `category_id`, `area` (float32, of the box where the file has none), `iscrowd`,
+    `instances` (of segmentation), `keypoints` (K, 3); `captions`, a list of texts as JSON.
 
     Raises:
         PackError: the categories have different numbers of keypoints.
@@ -213,7 +216,8 @@ def _box(what: str, entry: dict[str, Any]) -> npt.NDArray[np.float64]:
     box = numbers(entry.get("bbox"), 4, f"{what}: its bbox")
     if box[2] < 0 or box[3] < 0:
         raise PackError(
-            f"{what}: its bbox [x, y, width, height] is {entry['bbox']}: x2 < x1 or y2 < y1; correct or remove it"
+            f"{what}: its bbox [x, y, width, height] is {entry['bbox']}: x2 < x1 or y2 < y1; correct "
+            "or remove it"
         )
     return box
 
@@ -245,9 +249,8 @@ def segmentation(what: str, value: Any, image: CocoImage) -> Value:
         PackError: it is neither, or a polygon or an RLE that is wrong.
     """
     size = [image.height, image.width]
-    if not value and not isinstance(
-        value, dict
-    ):  # an object with a box alone, where others have a segmentation
+    # An object with a box alone, where others have a segmentation.
+    if not value and not isinstance(value, dict):
         if not all(size):
             raise PackError(
                 f"{what}: it has no segmentation, and the file does not say the size of its image"
@@ -257,7 +260,8 @@ def segmentation(what: str, value: Any, image: CocoImage) -> Value:
         for part in value:
             if not isinstance(part, list) or len(part) < 6 or len(part) % 2:
                 raise PackError(
-                    f"{what}: a polygon of its segmentation is no list of x, y, x, y, ... of three points or more"
+                    f"{what}: a polygon of its segmentation is no list of x, y, x, y, ... of three "
+                    "points or more"
                 )
             numbers(part, None, f"{what}: a polygon of its segmentation")
         return value
@@ -286,9 +290,10 @@ _SEGMENTS_MOST = 65535
 class CocoPanopticSource(CocoFiles):
     """Panoptic segmentation.
 
-    The fields: `image_id`; `mask`, the label of each pixel (255, or 65535 with more than 255 categories: of no segment); `instance_mask`,
-    the number of its segment (16-bit, 0: none); and for each segment its box in `boxes` (xywh), `segment` (its number), `labels`,
-    `category_id`, `area` and `iscrowd`. The labels are 0, 1, ... in the order of the category ids.
+    The fields: `image_id`; `mask`, the label of each pixel (255, or 65535 with more than 255 categories: of
+    no segment); `instance_mask`, the number of its segment (16-bit, 0: none); and for each segment its box in
+    `boxes` (xywh), `segment` (its number), `labels`, `category_id`, `area` and `iscrowd`. The labels are 0,
+    1, ... in the order of the category ids.
 
     Args:
         masks: the folder of the PNGs.
@@ -329,7 +334,8 @@ class CocoPanopticSource(CocoFiles):
         """The fields of an image of these annotations, of which there is one, or none."""
         if len(found) > 1:
             raise PackError(
-                f"{found[1][0]}: the image has another one ({len(found)} in all); a panoptic file has one for each image"
+                f"{found[1][0]}: the image has another one ({len(found)} in all); a panoptic file "
+                "has one for each image"
             )
         what, annotation = found[0] if found else ("", {"segments_info": []})
         segments = _segments(what, annotation)
@@ -372,7 +378,8 @@ class CocoPanopticSource(CocoFiles):
             raise PackError(f"{what}: {path} is a {form}; ids of segments need a lossless PNG")
         if entry.height and entry.width and pixels.shape[:2] != (entry.height, entry.width):
             raise PackError(
-                f"{what}: {path} has {pixels.shape[1]} x {pixels.shape[0]} pixels, its image {entry.width} x {entry.height}"
+                f"{what}: {path} has {pixels.shape[1]} x {pixels.shape[0]} pixels, its image "
+                f"{entry.width} x {entry.height}"
             )
         ids: npt.NDArray[np.int64] = pixels.astype(np.int64) @ np.array([1, 1 << 8, 1 << 16])
         return ids
@@ -393,7 +400,8 @@ class CocoPanopticSource(CocoFiles):
         strange = np.setdiff1d(present, np.append(known, 0))
         if len(strange):
             raise PackError(
-                f"{what}: {_listed(strange)} of its PNG {'are' if len(strange) > 1 else 'is'} not among its segments_info"
+                f"{what}: {_listed(strange)} of its PNG {'are' if len(strange) > 1 else 'is'} not "
+                "among its segments_info"
             )
         number_of = {0: 0} | {int(each): number for number, each in enumerate(known, 1)}
         numbers_of = np.array([number_of[int(each)] for each in present], np.uint16)
@@ -403,9 +411,11 @@ class CocoPanopticSource(CocoFiles):
 
 
 class CocoSegmentsSource(CocoSource):
-    """Images of several files, some of them panoptic: the fields of `CocoSource`, and those of `CocoPanopticSource`.
+    """Images of several files, some of them panoptic: the fields of `CocoSource`, and those of
+    `CocoPanopticSource`.
 
-    Where the other files have objects, fields of segments that go by the same names begin with `segment_`: `segment_boxes`, ...
+    Where the other files have objects, fields of segments that go by the same names begin with `segment_`:
+    `segment_boxes`, ...
 
     Args:
         panoptic: the panoptic files, by their numbers in the index.
@@ -465,7 +475,8 @@ def _segments(what: str, annotation: dict[str, Any]) -> list[dict[str, Any]]:
 def _size(path: str, entry: CocoImage) -> tuple[int, int]:
     if not entry.height or not entry.width or entry.height * entry.width > checked_max_pixels(None):
         raise PackError(
-            f"{path}: image {entry.id} ({entry.file}) has no annotation, and a size of {entry.width} x {entry.height}"
+            f"{path}: image {entry.id} ({entry.file}) has no annotation, and a size of {entry.width} "
+            f"x {entry.height}"
         )
     return entry.height, entry.width
 
@@ -492,11 +503,12 @@ def coco_source(path: str, options: LayoutOptions) -> CocoFiles:
 
     Args:
         path: the folder of the images, or one above it, or the annotation file.
-        options: `annotations`, or the `split` whose annotation file in the folder is meant; `masks`, of a panoptic file.
+        options: `annotations`, or the `split` whose annotation file in the folder is meant; `masks`, of a
+            panoptic file.
 
     Raises:
-        PackError: there is no annotation file, or there are several, and none is named; the message names them. Or several that are
-            named contradict each other in their categories.
+        PackError: there is no annotation file, or there are several, and none is named; the message names
+            them. Or several that are named contradict each other in their categories.
     """
     files = options.annotation_files or (_annotation_file(path, options),)
     indices, folders = [CocoIndex(file) for file in files], []
@@ -536,7 +548,8 @@ def _panoptic_source(
     masks = expanded(options.masks) if options.masks is not None else os.path.splitext(index.path)[0]
     if not os.path.isdir(masks):
         raise PackError(
-            f"{masks}: no such folder, where the PNGs of {index.path} are looked for; --masks (masks=) names another one"
+            f"{masks}: no such folder, where the PNGs of {index.path} are looked for; --masks "
+            "(masks=) names another one"
         )
     return CocoPanopticSource(path, index, folder, masks, categories)
 
@@ -550,12 +563,14 @@ def _annotation_file(path: str, options: LayoutOptions) -> str:
         return chosen[0]
     if not found:
         raise PackError(
-            f"{path}: no annotation file in it ({os.path.join('annotations', '*.json')} or {ROBOFLOW}); name it with --annotations FILE "
+            f"{path}: no annotation file in it ({os.path.join('annotations', '*.json')} or "
+            f"{ROBOFLOW}); name it with --annotations FILE "
             "(annotations= in Python)"
         )
     several = "several annotation files" if chosen else f"no annotation file for the split {options.split!r}"
     raise PackError(
-        f"{path}: {several}: {', '.join(os.path.basename(each) for each in chosen or found)}; name one, or several, with --annotations FILE"
+        f"{path}: {several}: {', '.join(os.path.basename(each) for each in chosen or found)}; name "
+        "one, or several, with --annotations FILE"
     )
 
 
@@ -577,6 +592,7 @@ def _folder_of(root: str, file: str, names: list[str]) -> str:
         if any(os.path.isfile(os.path.join(folder, name)) for name in names if "\0" not in name):
             return os.path.normpath(folder)
     raise PackError(
-        f"{root}: none of the images of {file} is here ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}; also looked for in "
+        f"{root}: none of the images of {file} is here "
+        f"({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}; also looked for in "
         f"{part} and in images/{part}): give the folder of its images as the source"
     )

@@ -1,18 +1,21 @@
-"""CocoIndex: places of each image's annotations in an annotation file of COCO's form; MergedIndex: several such files as one.
+"""CocoIndex: places of each image's annotations in an annotation file of COCO's form; MergedIndex: several
+such files as one.
 
 NOTE [ coco: what is held in memory ]
-The annotations of a large dataset are gigabytes as Python objects. So the file is read once, object after object, and for each annotation
-only its place, its id and its image are kept: 48 bytes. The annotations of an image are read again, from their places, when the image is.
-A fault in one place of the file concerns only its images: they are samples that cannot be read, each with its own message, and so
-are annotations of an image that is not in the file. `on_error="skip"` leaves them out and counts them.
+The annotations of a large dataset are gigabytes as Python objects. So the file is read once, object after
+object, and for each annotation only its place, its id and its image are kept: 48 bytes. The annotations of an
+image are read again, from their places, when the image is. A fault in one place of the file concerns only its
+images: they are samples that cannot be read, each with its own message, and so are annotations of an image
+that is not in the file. `on_error="skip"` leaves them out and counts them.
 
-The text is decoded as Latin-1, so that a place in it is a place in the file. A caller that keeps an object's text parses it again from the
-object's own bytes, which are UTF-8 (`parse_json`).
+The text is decoded as Latin-1, so that a place in it is a place in the file. A caller that keeps an object's
+text parses it again from the object's own bytes, which are UTF-8 (`parse_json`).
 
 NOTE [ coco: merged files ]
-Images are one by their id, and must then be one file on the disk, which has no other id in another file. Annotations of objects are one
-if they have the same id and the same image: COCO's person_keypoints has the objects of instances again, with keypoints. Values in both must
-be equal. Captions are never merged, for their ids are counted anew. Categories are one by their id, and must have one name.
+Images are one by their id, and must then be one file on the disk, which has no other id in another file.
+Annotations of objects are one if they have the same id and the same image: COCO's person_keypoints has the
+objects of instances again, with keypoints. Values in both must be equal. Captions are never merged, for their
+ids are counted anew. Categories are one by their id, and must have one name.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ _DECODE = json.JSONDecoder().raw_decode
 
 
 def list_entries(path: str) -> Iterator[tuple[str, int, bytes, Any]]:
-    """(key, offset, bytes, object) of each object of each list in the file's outermost object; other values are passed over.
+    """(key, offset, bytes, object) of each object of each list in the file's outermost object; other values
+    are passed over.
 
     Strings in `object` are decoded as Latin-1; numbers and the structure are what they are.
 
@@ -218,9 +222,11 @@ class CocoIndex:
 
     Attributes:
         path: the file.
-        images: its images, in its order, and after them an entry for each image id that only annotations have.
+        images: its images, in its order, and after them an entry for each image id that only annotations
+            have.
         categories: the categories by their ids, in ascending order.
-        keys: number of annotations that have each of the keys bbox, segmentation, keypoints, caption and segments_info, and not empty.
+        keys: number of annotations that have each of the keys bbox, segmentation, keypoints, caption and
+            segments_info, and not empty.
 
     Raises:
         PackError: the file cannot be read, is no such file, has no images, or has a category twice.
@@ -265,7 +271,8 @@ class CocoIndex:
         image_id = entry.get("image_id")
         if not isinstance(image_id, int) or not _is_id(image_id):
             raise PackError(
-                f"{self.path}: annotation number {number} (from 0) has the image_id {shown(image_id)}, which is no whole number"
+                f"{self.path}: annotation number {number} (from 0) has the image_id "
+                f"{shown(image_id)}, which is no whole number"
             )
         own = entry.get("id")
         self._ids.append(own if isinstance(own, int) and _is_id(own) else -1 - number)
@@ -280,7 +287,8 @@ class CocoIndex:
         own, file = entry.get("id"), entry.get("file_name")
         if not isinstance(own, int) or not _is_id(own):
             raise PackError(
-                f"{self.path}: image number {len(self.images)} (from 0) has the id {shown(own)}, which is no whole number"
+                f"{self.path}: image number {len(self.images)} (from 0) has the id {shown(own)}, "
+                "which is no whole number"
             )
         wrong = wrong_name(file)
         sides = [entry.get(side) for side in ("height", "width")]
@@ -293,7 +301,8 @@ class CocoIndex:
             raise PackError(f"{self.path}: a category has the id {shown(own)} and the name {shown(name)}")
         if own in self.categories:
             raise PackError(
-                f"{self.path}: the category id {own} is there twice ({self.categories[own].name!r} and {name!r}); correct it"
+                f"{self.path}: the category id {own} is there twice ({self.categories[own].name!r} "
+                f"and {name!r}); correct it"
             )
         points = entry.get("keypoints")
         names = (
@@ -302,7 +311,8 @@ class CocoIndex:
         self.categories[own] = Category(name, len(points) if isinstance(points, list) else 0, names)
 
     def _by_image(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Annotations in the order of their images, and the first of each image; marks the images that something is wrong with."""
+        """Annotations in the order of their images, and the first of each image; marks the images that
+        something is wrong with."""
         position: dict[int, int] = {}
         for number, image in enumerate(self.images):
             if (first := position.setdefault(image.id, number)) != number:
@@ -383,10 +393,14 @@ class CocoIndex:
 
 
 def wrong_name(file: object) -> str:
-    """The reason why a file_name names no file below the folder of the images, or of the masks; "" if it names one."""
+    """The reason why a file_name names no file below the folder of the images, or of the masks; "" if it
+    names one."""
     if isinstance(file, str) and not leads_out(file):
         return ""
-    return f"its file_name is {shown(file)}, which is no path below the folder of its files: write it relative to that folder"
+    return (
+        f"its file_name is {shown(file)}, which is no path below the folder of its files: write it "
+        "relative to that folder"
+    )
 
 
 def _is_id(value: object) -> bool:
@@ -404,7 +418,8 @@ UNNAMED = "unnamed images"
 
 
 class MergedIndex:
-    """Several `CocoIndex`es, with the attributes and methods of one. Annotations of panoptic files are left to `segments_at`.
+    """Several `CocoIndex`es, with the attributes and methods of one. Annotations of panoptic files are left
+    to `segments_at`.
 
     Args:
         indices: indices of the files, in order.
@@ -429,9 +444,8 @@ class MergedIndex:
         position: dict[int, int] = {}
         of_path: dict[str, int] = {}
         for number, (index, folder) in enumerate(zip(self._indices, folders, strict=True)):
-            own: set[int] = (
-                set()
-            )  # ids of this file: one that is there twice is two samples, each with its error
+            # Ids of this file: one that is there twice is two samples, each with its error.
+            own: set[int] = set()
             for place, image in enumerate(index.images):
                 path = os.path.normpath(os.path.join(folder, image.file)) if image.file else ""
                 at = position.get(image.id, -1) if image.file and image.id not in own else -1
@@ -447,12 +461,16 @@ class MergedIndex:
                 self._merge_image(at, number, image, path)
 
     def _refuse_other_id(self, first: int, at: int, number: int) -> None:
-        """Marks an image, and the first one of the same path, if that is of another file and id: parts in folders of their own, perhaps."""
+        """Marks an image, and the first one of the same path, if that is of another file and id: parts in
+        folders of their own, perhaps."""
         one, other = self.images[first], self.images[at]
         if one.id == other.id or not other.file or number in self._places[first]:
             return
         ids = f"{other.id} in {self._indices[number].path} and {one.id} in {self.file_of(first)}"
-        wrong = f"{self.paths[at]!r} has the image id {ids}; where parts have the same file names, give the folder above theirs as the source"
+        wrong = (
+            f"{self.paths[at]!r} has the image id {ids}; where parts have the same file names, give the "
+            "folder above theirs as the source"
+        )
         one.wrong, other.wrong = one.wrong or wrong, other.wrong or wrong
 
     def _merge_image(self, at: int, number: int, image: CocoImage, path: str) -> None:
@@ -460,9 +478,9 @@ class MergedIndex:
         known, first = self.images[at], self._indices[min(self._places[at])].path
         here = f"in {self._indices[number].path}, and in {first}"
         if path != self.paths[at]:
-            known.wrong = (
-                known.wrong
-                or f"the image id {image.id} is {path!r} {here} {self.paths[at]!r}; images of several files are one by id"
+            known.wrong = known.wrong or (
+                f"the image id {image.id} is {path!r} {here} {self.paths[at]!r}; images of several "
+                "files are one by id"
             )
         elif all(size for size in (known.height, known.width, image.height, image.width)) and (
             (image.height, image.width) != (known.height, known.width)
@@ -475,7 +493,8 @@ class MergedIndex:
         known.wrong = known.wrong or image.wrong
 
     def notices(self) -> tuple[Notice, ...]:
-        """Images that no file with annotations of one kind names, where other files do: maybe files of different parts were given."""
+        """Images that no file with annotations of one kind names, where other files do: maybe files of
+        different parts were given."""
         found = []
         for kind, keys in _KINDS.items():
             files = [
@@ -503,10 +522,12 @@ class MergedIndex:
         return self._indices[min(self._places[position])].path
 
     def annotations(self, position: int) -> list[tuple[str, dict[str, Any]]]:
-        """The annotations of an image in all files; see `CocoIndex.annotations`. Raises PackError also if files contradict each other."""
+        """The annotations of an image in all files; see `CocoIndex.annotations`. Raises PackError also if
+        files contradict each other."""
         if self.images[position].wrong:
             raise PackError(
-                f"{self.file_of(position)}: {self.images[position].wrong}; correct the file, or pack with on_error='skip'"
+                f"{self.file_of(position)}: {self.images[position].wrong}; correct the file, or pack "
+                "with on_error='skip'"
             )
         found: list[tuple[str, dict[str, Any]]] = []
         objects: dict[int, int] = {}
@@ -558,16 +579,19 @@ def merged_categories(indices: Sequence[CocoIndex]) -> dict[int, Category]:
             known, path = found.get(own, (category, index.path))
             if known.name != category.name:
                 raise PackError(
-                    f"{index.path}: the category id {own} is {category.name!r}, and {known.name!r} in {path}; pack them apart"
+                    f"{index.path}: the category id {own} is {category.name!r}, and {known.name!r} "
+                    f"in {path}; pack them apart"
                 )
             if known.keypoints and category.keypoints and known.keypoints != category.keypoints:
                 raise PackError(
-                    f"{index.path}: the category {category.name!r} has {category.keypoints} keypoints, and {known.keypoints} in {path}; "
+                    f"{index.path}: the category {category.name!r} has {category.keypoints} "
+                    f"keypoints, and {known.keypoints} in {path}; "
                     "pack them apart"
                 )
             if known.points and category.points and known.points != category.points:
                 raise PackError(
-                    f"{index.path}: the keypoints of the category {category.name!r} are others than in {path}; pack them apart"
+                    f"{index.path}: the keypoints of the category {category.name!r} are others than "
+                    f"in {path}; pack them apart"
                 )
             found[own] = (known, path) if known.keypoints else (category, index.path)
     return {own: category for own, (category, _) in sorted(found.items())}
@@ -578,7 +602,8 @@ def _merged(first: str, known: dict[str, Any], what: str, entry: dict[str, Any])
     for key in _SHARED:
         if _says(known.get(key)) and _says(entry.get(key)) and known[key] != entry[key]:
             raise PackError(
-                f"{what}: its {key} is another one than that of {first}; annotations of one image and one id are one object"
+                f"{what}: its {key} is another one than that of {first}; annotations of one image "
+                "and one id are one object"
             )
     return {
         **entry,

@@ -1,6 +1,7 @@
 """Any map-style Dataset: whatever has ``__getitem__`` and ``__len__``. Torch is neither needed nor imported.
 
-Spatial values of a Dataset's samples: torchvision's tv_tensors and detection targets, and further Pillow images, as fields.
+Spatial values of a Dataset's samples: torchvision's tv_tensors and detection targets, and further Pillow
+images, as fields.
 
 | value | field |
 |---|---|
@@ -10,7 +11,7 @@ Spatial values of a Dataset's samples: torchvision's tv_tensors and detection ta
 | tv_tensors.Mask (number, height, width), `masks` beside boxes | instances |
 | tv_tensors.BoundingBoxes, `boxes` of a target (xyxy) | boxes |
 | tv_tensors.KeyPoints, `keypoints` beside boxes | keypoints |
-| a tensor or array whose first side is always the number of boxes, or differs from sample to sample | array of any number of rows |
+| a tensor or array whose first side is that of the boxes, or differs by sample | array of many rows |
 
 torchvision is not imported: its classes are recognised by module and name.
 """
@@ -52,7 +53,8 @@ _INDEXED = ("1", "L", "P", "I", "I;16", "I;16B", "I;16L")
 
 
 def is_target(value: Any) -> bool:
-    """Returns True if a value is a detection target as torchvision's models take it: a dict with boxes (number, 4)."""
+    """Returns True if a value is a detection target as torchvision's models take it: a dict with boxes
+    (number, 4)."""
     return isinstance(value, Mapping) and BOXES in value and np.ndim(value[BOXES]) == 2
 
 
@@ -82,7 +84,8 @@ def second_name(value: Any) -> str:
 
 
 def spatial_fields(samples: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
-    """The spatial fields of some samples' values, by name; {}: there are none, and values are what they are without.
+    """The spatial fields of some samples' values, by name; {}: there are none, and values are what they are
+    without.
 
     Raises:
         PackError: boxes are of a format that is not known.
@@ -109,7 +112,8 @@ def value_of(field: Field, value: Any) -> Any:
 
 
 def _spatial_field(name: str, values: Sequence[Any], boxes: Sequence[int], owner: str) -> Field | None:
-    """The field of a value, from those of some samples and the number of boxes in each; None: it is not spatial."""
+    """The field of a value, from those of some samples and the number of boxes in each; None: it is not
+    spatial."""
     first, kind = values[0], _tv_class(values[0])
     if _is_picture(first):
         return _picture_field(name, values)
@@ -153,7 +157,8 @@ def _mask_field(name: str, values: Sequence[Any]) -> Field:
 
 
 def _label_dtype(values: Sequence[Any]) -> str:
-    """uint16 if a label does not fit 8 bits, or the values have 16 or 32; of int64, which torch makes of any labels, the labels decide."""
+    """uint16 if a label does not fit 8 bits, or the values have 16 or 32; of int64, which torch makes of
+    any labels, the labels decide."""
     arrays = [_array(value) for value in values]
     wide = any(each.dtype.kind in "iu" and each.dtype.itemsize in (2, 4) for each in arrays)
     return "uint16" if wide or any(int(each.max(initial=0)) > 255 for each in arrays) else "uint8"
@@ -173,7 +178,8 @@ def _box_format(name: str, boxes: Any) -> Any:
 
 
 def _tv_class(value: Any) -> str:
-    """The tv_tensors class that a value is of or derives from: Image, Mask, BoundingBoxes, KeyPoints; "" for any other value."""
+    """The tv_tensors class that a value is of or derives from: Image, Mask, BoundingBoxes, KeyPoints; ""
+    for any other value."""
     names = (kind.__name__ for kind in type(value).__mro__ if kind.__module__.startswith(TV_MODULE))
     return next((name for name in names if name != "TVTensor"), "")
 
@@ -198,17 +204,20 @@ def _array(value: Any) -> Any:
 _LOOKED_AT = 32
 """Samples that are looked at to tell what has any number of rows."""
 _SEARCHED = 256
-"""Samples that are searched for one with objects, where the first ones have none: without one nothing says what objects are."""
+"""Samples that are searched for one with objects, where the first ones have none: without one nothing says
+what objects are."""
 
 
 class DatasetSource:
-    """Items are ``(image, label)``, ``(image, label, more, ...)``, a dict, ``(image, dict with boxes)`` or an image alone.
+    """Items are ``(image, label)``, ``(image, label, more, ...)``, a dict, ``(image, dict with boxes)`` or an
+    image alone.
 
-    An image is a PIL image, an array or tensor of uint8 (height, width), (height, width, 1 or 3) or (1 or 3, height,
-    width), a file's bytes, or a path. Other fields are numbers, text, bytes, arrays of one shape, or anything that
-    JSON holds; the first item settles which. Where it has torchvision's tv_tensors, a second Pillow image or a dict with boxes, the first
-    items say which fields there are: `fastload.sources.dataset` has the rules. With a `box_format`, a value that is a dict of lists
-    with boxes, or a list of dicts, becomes the fields of an `ObjectColumn`. Names of classes are the Dataset's `classes`, or come from the
+    An image is a PIL image, an array or tensor of uint8 (height, width), (height, width, 1 or 3) or (1 or 3,
+    height, width), a file's bytes, or a path. Other fields are numbers, text, bytes, arrays of one shape, or
+    anything that JSON holds; the first item settles which. Where it has torchvision's tv_tensors, a second
+    Pillow image or a dict with boxes, the first items say which fields there are: `fastload.sources.dataset`
+    has the rules. With a `box_format`, a value that is a dict of lists with boxes, or a list of dicts,
+    becomes the fields of an `ObjectColumn`. Names of classes are the Dataset's `classes`, or come from the
     ClassLabel in Hugging Face's `features`.
 
     Items are asked for one after another in one thread: a Dataset makes no promise about threads.
@@ -271,7 +280,8 @@ class DatasetSource:
         return (_field(name, _plain(values[0])) if self._structure is None else _joint_field(name, values),)
 
     def _form(self) -> Form | None:
-        """The structure of a pair; None: it follows from the fields, or the second value is a picture, or several."""
+        """The structure of a pair; None: it follows from the fields, or the second value is a picture, or
+        several."""
         if self._structure is not None:
             return Parts((IMAGE_FIELD, self._structure))
         (field, *more) = self.fields
@@ -280,7 +290,8 @@ class DatasetSource:
         return Parts((IMAGE_FIELD, field.name))
 
     def _class_names(self) -> tuple[tuple[str, ...] | None, dict[str, int]]:
-        """Names of the classes, and the number of classes by the field of the objects' labels, if the names are theirs."""
+        """Names of the classes, and the number of classes by the field of the objects' labels, if the
+        names are theirs."""
         names = getattr(self._dataset, "classes", None)
         if isinstance(names, list | tuple) and (found := class_names(list(names))):
             return found, {}
@@ -294,7 +305,8 @@ class DatasetSource:
         return object_classes(self._objects, described)
 
     def _first(self) -> tuple[Any, dict[str, Any]]:
-        """The first sample and its values; the first one with boxes, where the first has a dict without: an image without objects."""
+        """The first sample and its values; the first one with boxes, where the first has a dict without:
+        an image without objects."""
         first, values = first_readable(self._item_and_values, len(self._dataset))
         self._targets = _has_dict(first) and is_target(first[1])
         if _has_dict(first) and not self._targets:
@@ -334,7 +346,8 @@ class DatasetSource:
         return found
 
     def _with_objects(self, samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The first sample after those looked at that has an object, where none of `samples` has one; [] if there is none.
+        """The first sample after those looked at that has an object, where none of `samples` has one; [] if
+        there is none.
 
         Raises:
             PackError: none of the first `_SEARCHED` samples has one, and there are more.
@@ -350,7 +363,8 @@ class DatasetSource:
                     return [values]
         if len(self._dataset) > _SEARCHED:
             raise PackError(
-                f"{self.title}: none of its first {_SEARCHED} samples has an object with a box (bbox), which would say what objects are: "
+                f"{self.title}: none of its first {_SEARCHED} samples has an object with a box "
+                "(bbox), which would say what objects are: "
                 "put one that has an object among these, or leave out the box format"
             )
         return []
@@ -370,7 +384,8 @@ class DatasetSource:
         item = self._get(position)
         if not self._targets and _has_dict(item) and is_target(item[1]):
             raise PackError(
-                f"{self.name(position)}: its target has boxes, and none of the first {_SEARCHED} samples has any, so there is no field for "
+                f"{self.name(position)}: its target has boxes, and none of the first {_SEARCHED} "
+                "samples has any, so there is no field for "
                 "them: put a sample with boxes among these"
             )
         with self._named(position, "its item raised", OSError):
@@ -407,7 +422,8 @@ class DatasetSource:
             and found.max(initial=0) > 255
         ):
             raise PackError(
-                f"its {name!r} has the label {found.max()}, and the first {_LOOKED_AT} samples have labels of 8 bits: give masks with such "
+                f"its {name!r} has the label {found.max()}, and the first {_LOOKED_AT} samples have "
+                "labels of 8 bits: give masks with such "
                 "labels as uint16 or int32"
             )
         return found  # type: ignore[no-any-return]
@@ -418,7 +434,8 @@ class DatasetSource:
 
     @contextmanager
     def _named(self, position: int, what: str, kept: type[Exception] = FastloadError) -> Iterator[None]:
-        """Names the sample in whatever a user's Dataset, or an object that it gives, raises; fastload's own errors and `kept` pass."""
+        """Names the sample in whatever a user's Dataset, or an object that it gives, raises; fastload's
+        own errors and `kept` pass."""
         try:
             yield
         except (FastloadError, kept):
@@ -456,7 +473,8 @@ class DatasetSource:
 def _named_parts(parts: Sequence[Any]) -> dict[str, Any]:
     """The parts of a sample after its image, by name: label, field2, ..., and mask, image2, ... of pictures.
 
-    A part that is itself a tuple or list with pictures, as torchvision's Cityscapes gives of several target types, is parts of its own.
+    A part that is itself a tuple or list with pictures, as torchvision's Cityscapes gives of several target
+    types, is parts of its own.
     """
     found: dict[str, Any] = {}
     for place, part in enumerate(parts, 1):
@@ -558,7 +576,8 @@ def _image(value: Any, name: str) -> bytes | Pixels:
         )
     if array.dtype != np.uint8:
         raise PackError(
-            f"{name}: pixels of {array.dtype} are not stored; pack the Dataset without ToTensor/Normalize, so that it "
+            f"{name}: pixels of {array.dtype} are not stored; pack the Dataset without "
+            "ToTensor/Normalize, so that it "
             "gives uint8, and let the loader convert"
         )
     if array.ndim == 3 and array.shape[2] not in (1, 3) and array.shape[0] in (1, 3):
@@ -567,7 +586,8 @@ def _image(value: Any, name: str) -> bytes | Pixels:
         array = array[:, :, 0]
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
         raise PackError(
-            f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, height, width)"
+            f"{name}: pixels of shape {array.shape} are no image; give (height, width, 3) or (3, "
+            "height, width)"
         )
     return np.ascontiguousarray(array)
 

@@ -1,5 +1,5 @@
-"""Description of a dataset's fields and classes, and lines of JSON: `unpack` and `export` write them, and the sources of those files read
-them. `fastload.store.kinds` has the form of each value.
+"""Description of a dataset's fields and classes, and lines of JSON: `unpack` and `export` write them, and the
+sources of those files read them. `fastload.store.kinds` has the form of each value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def finite(value: Any) -> Any:
 
 
 def declared(value: object) -> tuple[Schema, tuple[str, ...] | None, Form | None]:
-    """The fields, the class names and the form of a `declaration`. The first field is an image; a source has it as `image_of` says.
+    """The fields, the class names and the form of a `declaration`. The first field is an image; a source has
+    it as `image_of` says.
 
     Raises:
         Bad: it is something else.

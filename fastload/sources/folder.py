@@ -28,8 +28,9 @@ _LABEL = struct.Struct("<I")
 class FolderSource(Listed):
     """``root/class/.../image``: classes sorted by name, files sorted within each folder, links followed.
 
-    A row has the label, the folder's path below that of its class, a NUL and the file's name. Texts are encoded so that their bytes are in
-    the order of code points, as `sorted` has them, and of names that are no UTF-8 too.
+    A row has the label, the folder's path below that of its class, a NUL and the file's name. Texts are
+    encoded so that their bytes are in the order of code points, as `sorted` has them, and of names that are
+    no UTF-8 too.
 
     Raises:
         PackError: no class folder, a class folder without one image, or a link that leads into itself.
@@ -49,7 +50,8 @@ class FolderSource(Listed):
         names = [name for name, below in listed if below]
         if not names:
             raise PackError(
-                f"{root}: no class folder in it; put the images into one folder a class (root/cat/1.jpg), or give a "
+                f"{root}: no class folder in it; put the images into one folder a class "
+                "(root/cat/1.jpg), or give a "
                 ".csv with the columns path,label"
             )
         self.classes: tuple[str, ...] | None = tuple(names)
@@ -69,11 +71,12 @@ class FolderSource(Listed):
         rows.seal()
         self._rows = rows
         if empty:
-            others = [notice.kind for notice in self.notices if notice.kind.startswith(".")]
+            kinds = [notice.kind for notice in self.notices if notice.kind.startswith(".")]
+            others = f"; there are {' + '.join(kinds)} files" if kinds else ""
             raise PackError(
                 f"{root}: no image in the class folder{'s' if len(empty) > 1 else ''} {', '.join(empty[:20])}"
-                f"{' ...' if len(empty) > 20 else ''}; remove {'them' if len(empty) > 1 else 'it'}, or add files "
-                f"that end in {', '.join(IMAGE_EXTENSIONS)}{'; there are ' + ', '.join(others) + ' files' if others else ''}"
+                f"{' ...' if len(empty) > 20 else ''}; remove {'them' if len(empty) > 1 else 'it'}, "
+                f"or add files that end in {', '.join(IMAGE_EXTENSIONS)}{others}"
             )
 
     @property
@@ -114,7 +117,8 @@ class FolderSource(Listed):
 
 
 def image_rows(top: str, left_out: Notices) -> Iterator[bytes]:
-    """Yields a row for each image below a folder, sorted by folders and then names: the folder's path below `top`, a NUL, the file's name.
+    """Yields a row for each image below a folder, sorted by folders and then names: the folder's path below
+    `top`, a NUL, the file's name.
 
     Other files are noted in `left_out`.
     """

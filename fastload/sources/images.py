@@ -17,7 +17,8 @@ from fastload.sources.tar import expand
 
 
 class ImagesSource(Listed):
-    """Images, in the order of their list, or sorted as ImageFolder sorts a class. A row is that of `image_rows`.
+    """Images, in the order of their list, or sorted as ImageFolder sorts a class. A row is that of
+    `image_rows`.
 
     Args:
         title: name of the source.

@@ -1,4 +1,5 @@
-"""Layouts of folders whose images have masks, boxes or other annotations beside them: which one a folder has, and its source.
+"""Layouts of folders whose images have masks, boxes or other annotations beside them: which one a folder has,
+and its source.
 
 | format | recognised by |
 |---|---|
@@ -7,10 +8,10 @@
 | cityscapes | `leftImg8bit` with `gtFine` or `gtCoarse` |
 | ade20k | `images` and `annotations`, with `training` or `validation` in both |
 | yolo | `data.yaml` or `dataset.yaml`, or `images` and `labels` with .txt files |
-| pairs | two folders alone: `images` (image, imgs, img), and `masks` (mask, annotations, labels, gt) with pictures |
+| pairs | `images` (image, imgs, img) and `masks` (mask, annotations, labels, gt), with pictures, alone |
 
-All others are class folders, but for those that are none by their names and files: these are refused with the layouts that they may be. A
-name given as `format` comes before what is recognised.
+All others are class folders, but for those that are none by their names and files: these are refused with the
+layouts that they may be. A name given as `format` comes before what is recognised.
 """
 
 from __future__ import annotations
@@ -40,16 +41,19 @@ from fastload.sources.yolo import YAML_NAMES, yolo_source
 
 _IMAGE_NAMES = frozenset((*IMAGE_FOLDERS, "jpegimages", "photos", "rgb"))
 _BESIDE_NAMES = frozenset(MASK_FOLDERS) | frozenset(
-    "label annotation ann anns boxes bboxes depth disparity instances json jsons xml xmls seg segmentation segmentations segmentationclass "
+    "label annotation ann anns boxes bboxes depth disparity instances json jsons xml xmls seg "
+    "segmentation segmentations segmentationclass "
     "segmentationobject imagesets groundtruth ground_truth trimaps".split()
 )
 _SPLIT_NAMES = frozenset(("train", "training", "val", "valid", "validation", "test", "testing", "dev"))
-"""Names, in small letters, by which folders that make up one dataset are told from class folders: all of them are called so."""
+"""Names, in small letters, by which folders that make up one dataset are told from class folders: all of
+them are called so."""
 _TELLING_NAMES = _IMAGE_NAMES | _BESIDE_NAMES | _SPLIT_NAMES | {"leftimg8bit"}
 _HINTS = (
     (
         (".jpg", ".jpeg", ".npy", ".npz", ".mat"),
-        "Masks are lossless pictures (PNG, TIFF, ...) of their images' names: convert JPEG masks and arrays to PNG, and name their folder "
+        "Masks are lossless pictures (PNG, TIFF, ...) of their images' names: convert JPEG masks and "
+        "arrays to PNG, and name their folder "
         "with --masks DIR",
     ),
     (
@@ -66,7 +70,8 @@ _DESCRIBING = (".json", ".jsonl", *_TABLES)
 """Files that may have the labels or boxes of images beside them."""
 _NAMES_SHOWN = 5
 _LOOKED_INTO = 10
-"""Folders that are looked into for what tells a layout: VOC2012 in VOCdevkit, labels/train; a folder of class folders has many more."""
+"""Folders that are looked into for what tells a layout: VOC2012 in VOCdevkit, labels/train; a folder of
+class folders has many more."""
 
 
 def layout_source(path: str, options: LayoutOptions) -> Source:
@@ -87,7 +92,8 @@ def layout_source(path: str, options: LayoutOptions) -> Source:
         found = "pairs"
     if found is None:
         raise PackError(
-            f"{path}: its layout is not recognised; name it with --format (format= in Python): {', '.join(_OPENERS)}"
+            f"{path}: its layout is not recognised; name it with --format (format= in Python): "
+            f"{', '.join(_OPENERS)}"
         )
     try:
         again = LayoutOptions(found, options.annotations, options.masks, options.split)
@@ -103,7 +109,8 @@ def recognised_source(folder: str) -> Source | None:
 
 
 def is_telling(name: str) -> bool:
-    """Returns True if a folder's name may tell a layout, so that class folders with one of this name may be taken for something else."""
+    """Returns True if a folder's name may tell a layout, so that class folders with one of this name may
+    be taken for something else."""
     return name.lower() in _TELLING_NAMES
 
 
@@ -111,14 +118,15 @@ def class_folders(folder: str) -> FolderSource | ImagesSource:
     """The source of a folder of class folders, or of images alone, of no layout that is recognised.
 
     Raises:
-        PackError: its folders are no classes, by their names and files: images with annotations beside them, or splits; the message names
-            the layouts that it may have. Or as `FolderSource` raises it.
+        PackError: its folders are no classes, by their names and files: images with annotations beside them,
+            or splits; the message names the layouts that it may have. Or as `FolderSource` raises it.
     """
     names = sorted(name for name in subfolders(folder) if not name.startswith("."))
     if not names and files_in(folder, *IMAGE_EXTENSIONS):
         if why := _described_images(folder, folder):
             raise PackError(
-                f"{folder}: {why}; --format images (format='images' in Python) takes the images without labels all the same"
+                f"{folder}: {why}; --format images (format='images' in Python) takes the images "
+                "without labels all the same"
             )
         return folder_source(folder)
     why = (
@@ -130,13 +138,15 @@ def class_folders(folder: str) -> FolderSource | ImagesSource:
     if why:
         classes = "a class" if len(names) == 1 else "classes"
         raise PackError(
-            f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} for {classes} all the same"
+            f"{folder}: {why}; --format folder (format='folder' in Python) takes {_listed(names)} "
+            f"for {classes} all the same"
         )
     return FolderSource(folder)
 
 
 def _described(folder: str, names: list[str]) -> str:
-    """The reason why the images of one folder, or of splits, are described by a file beside them; "" if they are not."""
+    """The reason why the images of one folder, or of splits, are described by a file beside them; "" if
+    they are not."""
     if not names or (
         len(names) > 1 and not all(name.lower() in _SPLIT_NAMES | _IMAGE_NAMES for name in names)
     ):
@@ -148,7 +158,8 @@ def _described(folder: str, names: list[str]) -> str:
 
 
 def _described_images(inner: str, folder: str) -> str:
-    """The reason why files beside the images of a folder, which is `folder` or lies in it, may describe them; "" if none do."""
+    """The reason why files beside the images of a folder, which is `folder` or lies in it, may describe
+    them; "" if none do."""
     images = {os.path.splitext(name)[0] for name in files_in(inner, *IMAGE_EXTENSIONS)}
     own = [name for name in files_in(inner, ".xml", ".txt") if os.path.splitext(name)[0] in images]
     below = os.path.relpath(inner, folder)
@@ -167,7 +178,10 @@ def _may_describe(folder: str, found: list[str], names: list[str], beside: str) 
         _way(kind, os.path.join(folder, name), os.path.normpath(os.path.join(folder, names[0])))
         for kind, name in ways.items()
     )
-    return f"{_listed(found)} lie{'s' * (len(found) == 1)} beside {beside}, which it may describe. {'; '.join(dict.fromkeys(told))}"
+    return (
+        f"{_listed(found)} lie{'s' * (len(found) == 1)} beside {beside}, which it may describe. "
+        f"{'; '.join(dict.fromkeys(told))}"
+    )
 
 
 def _way(kind: str, file: str, images: str) -> str:
@@ -188,10 +202,16 @@ def _splits(folder: str, names: list[str]) -> str:
         below = next((f", whose classes are {_listed(sorted(each))}" for each in inner.values() if each), "")
         advice = f"give one of them as the source ({os.path.join(folder, names[0])})"
         if not below:
-            advice = "put the images of a split into one folder a class, or name their labels in a .csv of path,label"
+            advice = (
+                "put the images of a split into one folder a class, or name their labels in a .csv of "
+                "path,label"
+            )
         return f"{_listed(names)} are called as the splits of a dataset are{below}: {advice}"
     if len(names) == 1 and names[0].lower() in _SPLIT_NAMES | set(IMAGE_FOLDERS) and len(inner[names[0]]) > 1:
-        return f"its only folder {names[0]} holds the folders {_listed(sorted(inner[names[0]]))}: give {os.path.join(folder, names[0])}"
+        return (
+            f"its only folder {names[0]} holds the folders {_listed(sorted(inner[names[0]]))}: give "
+            f"{os.path.join(folder, names[0])}"
+        )
     return ""
 
 
@@ -205,12 +225,15 @@ def _beside_images(folder: str, names: list[str]) -> str:
     found = [text for kinds, text in _HINTS if endings & set(kinds)]
     hints = "; ".join(found or [text for _, text in _HINTS])
     held = f" ({', '.join(sorted(endings)[:5])} files in {_listed(others)})" if endings else ""
-    return f"{_listed(names)} are called as images and what belongs to them are{held}, and no layout is recognised. {hints}"
+    return (
+        f"{_listed(names)} are called as images and what belongs to them are{held}, and no layout is "
+        f"recognised. {hints}"
+    )
 
 
 def _label_maps(folder: str, names: list[str]) -> str:
-    """The reason why one of two folders has masks for the images in the other: all names are there, and of two pictures its own has one
-    number a pixel. "" if not."""
+    """The reason why one of two folders has masks for the images in the other: all names are there, and of
+    two pictures its own has one number a pixel. "" if not."""
     if len(names) != 2:
         return ""
     files = {name: files_in(os.path.join(folder, name), *IMAGE_EXTENSIONS) for name in names}
@@ -223,7 +246,10 @@ def _label_maps(folder: str, names: list[str]) -> str:
                     f"fastload pack {os.path.join(folder, images)} OUT --masks {os.path.join(folder, masks)}"
                 )
                 shown = os.path.basename(first)
-                return f"each file in {masks} has the name of one in {images}, and {shown} is of labels: `{command}` packs both"
+                return (
+                    f"each file in {masks} has the name of one in {images}, and {shown} is of labels: "
+                    f"`{command}` packs both"
+                )
     return ""
 
 
@@ -289,7 +315,8 @@ def recognised(path: str) -> Format | None:
 
 
 def _voc_folders(path: str, below: set[str]) -> set[str] | None:
-    """The folders beside JPEGImages, in the folder, or in one below it or VOCdevkit; None: it is not Pascal VOC's layout."""
+    """The folders beside JPEGImages, in the folder, or in one below it or VOCdevkit; None: it is not
+    Pascal VOC's layout."""
     tops = [path, *(os.path.join(path, name) for name in sorted(below)[:_LOOKED_INTO])]
     if "VOCdevkit" in below:
         tops += [
@@ -331,7 +358,8 @@ def _open_named(given: Given) -> Source:
         or given.options.lmdb is not None
     ):
         raise ArgumentError(
-            "format, annotations, masks and split (--format, ...) are for one folder, or one file that describes it"
+            "format, annotations, masks and split (--format, ...) are for one folder, or one file "
+            "that describes it"
         )
     return layout_source(given.path, named)
 

@@ -31,9 +31,11 @@ _FORMATS: dict[str, tuple[KindName, Decode]] = {
     "pil": ("image", row_files.pil_pixels),
 }
 _NUMPY = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 - - bool".split()
+# "-": complex numbers and bfloat16, which no field holds.
 _TORCH = (
-    "float32 float32 float64 float64 - - - - float16 float16 - uint8 int8 int16 int16 int32 int32 int64 int64 bool uint16"
-).split()  # "-": complex numbers and bfloat16, which no field holds
+    "float32 float32 float64 float64 - - - - float16 float16 - uint8 int8 int16 int16 int32 int32 "
+    "int64 int64 bool uint16"
+).split()
 _LISTS = ("builtins.list", "builtins.tuple")
 _DICTS = ("builtins.dict", "collections.OrderedDict")
 
@@ -41,9 +43,10 @@ _DICTS = ("builtins.dict", "collections.OrderedDict")
 def litdata_source(folder: str, index: dict[str, Any]) -> RowSource:
     """The source of the chunks that an index.json names.
 
-    Names of values are the keys of the sample that was written, joined by a dot where dicts lie in each other; a tuple or list is
-    (image, label, more, ...). The image is the value of a usual name (image, img, jpg, ...), or the only one of format jpeg, image, tiff
-    or pil, or of bytes. ``label`` or an integer of another usual name is the label.
+    Names of values are the keys of the sample that was written, joined by a dot where dicts lie in each
+    other; a tuple or list is (image, label, more, ...). The image is the value of a usual name (image, img,
+    jpg, ...), or the only one of format jpeg, image, tiff or pil, or of bytes. ``label`` or an integer of
+    another usual name is the label.
 
     Raises:
         PackError: chunks that are compressed, encrypted or of a format that is not read, or a damaged index.
@@ -82,7 +85,8 @@ def _refuse_wrapped(config: dict[str, Any]) -> None:
     for name in ("compression", "compression_level", "ipc_compression"):
         if config.get(name) is not None:
             raise Bad(
-                "its chunks are compressed, so that no sample can be read by itself; write them with compression=None"
+                "its chunks are compressed, so that no sample can be read by itself; write them with "
+                "compression=None"
             )
     loader = config.get("item_loader", "PyTreeLoader")
     if loader != "PyTreeLoader":
@@ -156,7 +160,8 @@ def _column(name: str, form: str) -> Column:
     else:
         reason = "would run code when it is read" if base == "pickle" else "is not read"
         raise Bad(
-            f"the value {shown(name)} is of format {shown(form)}, which {reason}; write the dataset without it"
+            f"the value {shown(name)} is of format {shown(form)}, which {reason}; write the dataset "
+            "without it"
         )
     return Column(name, base, None, kind, decode)
 
@@ -168,7 +173,8 @@ def _dtype(names: list[str], code: int) -> np.dtype[Any]:
 
 
 def _array(data: bytes, order: str, names: list[str]) -> Value:
-    """An array after its type, its number of dimensions and its sides (uint32 each; big-endian in tensors)."""
+    """An array after its type, its number of dimensions and its sides (uint32 each; big-endian in
+    tensors)."""
     if len(data) < 8:
         raise ValueError("it ends inside its header")
     code, count = struct.unpack_from(f"{order}II", data)

@@ -2,9 +2,9 @@
 
 Walk over the keys of any LMDB file of data version 1 (liblmdb 0.9), with the place of each value.
 
-csrc/store/tree.c does the same for the shards of a packed dataset. Pages are read, not mapped, and each is checked before use: liblmdb
-itself trusts a file, and a damaged one ends the process. The newest snapshot is read, without a lock: nobody may write to the file
-meanwhile.
+csrc/store/tree.c does the same for the shards of a packed dataset. Pages are read, not mapped, and each is
+checked before use: liblmdb itself trusts a file, and a damaged one ends the process. The newest snapshot is
+read, without a lock: nobody may write to the file meanwhile.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ from fastload.store import Field
 from fastload.store.field import KindName
 
 _META = struct.Struct("<II")  # magic, version
-_TREE = struct.Struct(
-    "<IHHQQQQQ"
-)  # pad (the page size, in the first tree of a meta), flags, depth, pages of 3 kinds, entries, root
+# Pad (the page size, in the first tree of a meta), flags, depth, pages of 3 kinds, entries, root.
+_TREE = struct.Struct("<IHHQQQQQ")
 _PAGE = struct.Struct("<QHHHH")  # number, pad, flags, end of the node offsets, begin of the nodes
 _NODE = struct.Struct("<HHHH")  # size or page number, low and high; flags; key size
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
@@ -122,7 +121,8 @@ def _snapshot(ranges: FileRanges, number: int) -> _Snapshot:
     _, flags, depth, _, _, _, entries, root = _TREE.unpack_from(newer, _MAIN_AT)
     if flags & _DUPSORT:
         raise PackError(
-            f"{path}: it has several values a key (MDB_DUPSORT), which cannot be packed; pack a Dataset that reads it"
+            f"{path}: it has several values a key (MDB_DUPSORT), which cannot be packed; pack a "
+            "Dataset that reads it"
         )
     return _Snapshot(page_size, depth, entries, root)
 
@@ -153,7 +153,8 @@ def _value(
     begin += key_size
     if flags & (_SUBTREE | _DUPLICATES):
         raise PackError(
-            f"{path}: the key {key[:40]!r} is a named database of its own, which cannot be packed; pack a Dataset that reads it"
+            f"{path}: the key {key[:40]!r} is a named database of its own, which cannot be packed; "
+            "pack a Dataset that reads it"
         )
     if not flags & _BIG:
         if begin + size > len(data):
@@ -173,18 +174,18 @@ _SURVEYED = 100
 _TEXT_MOST = 1 << 20
 """Bytes of a label."""
 
-_ROW = struct.Struct(
-    "<qqqqq"
-)  # number, offset and size of the picture, offset and size of the label; -1 without a label
+# Number, offset and size of the picture, offset and size of the label; -1 without a label.
+_ROW = struct.Struct("<qqqqq")
 _NO_LABEL = (-1, -1)
 
 
 class LmdbSource(Listed):
     """One LMDB file: a sample for each number of `key_pattern`, or else for each key.
 
-    With a pattern such as ``image-%09d`` the samples are its keys in the order of their numbers, from the lowest one that is there up to
-    the first that is missing. Their labels are the values of `label_pattern` of the same numbers: integers written as text, else text, else
-    bytes, as all of `_SURVEYED` labels are. Without a pattern every value has to be a picture's file, and there is no label.
+    With a pattern such as ``image-%09d`` the samples are its keys in the order of their numbers, from the
+    lowest one that is there up to the first that is missing. Their labels are the values of `label_pattern`
+    of the same numbers: integers written as text, else text, else bytes, as all of `_SURVEYED` labels are.
+    Without a pattern every value has to be a picture's file, and there is no label.
 
     Nobody may write to the file meanwhile.
 
@@ -239,7 +240,8 @@ class LmdbSource(Listed):
             else "no picture's file (JPEG, PNG, ...)"
         )
         return (
-            f"{self.title}: the value of the key {entry.key[:60]!r} is {what}; say which keys are images with --key-pattern (key_pattern= "
+            f"{self.title}: the value of the key {entry.key[:60]!r} is {what}; say which keys are "
+            "images with --key-pattern (key_pattern= "
             "in Python), such as image-%09d, or pack a Dataset that reads the file"
         )
 
@@ -365,9 +367,8 @@ def _parses(parse: Callable[[bytes], Value], value: bytes) -> bool:
     return True
 
 
-_NUMBERED = struct.Struct(
-    ">QQQ"
-)  # number, offset, size: texts in the order of the numbers, and then of places
+# Number, offset, size: texts in the order of the numbers, and then of places.
+_NUMBERED = struct.Struct(">QQQ")
 
 
 class _Numbered:

@@ -1,4 +1,5 @@
-"""Images with masks in files of their own: folders of pairs, ADE20K, Cityscapes, and the segmentations of Pascal VOC."""
+"""Images with masks in files of their own: folders of pairs, ADE20K, Cityscapes, and the segmentations of
+Pascal VOC."""
 
 from __future__ import annotations
 
@@ -32,8 +33,10 @@ MASK_ENDINGS = ("", "_mask", "-mask")
 """Endings that a mask's name may have after its image's name."""
 
 CITYSCAPES_CLASSES = tuple(
-    "unlabeled,ego vehicle,rectification border,out of roi,static,dynamic,ground,road,sidewalk,parking,rail track,building,wall,fence,"
-    "guard rail,bridge,tunnel,pole,polegroup,traffic light,traffic sign,vegetation,terrain,sky,person,rider,car,truck,bus,caravan,trailer,"
+    "unlabeled,ego vehicle,rectification border,out of "
+    "roi,static,dynamic,ground,road,sidewalk,parking,rail track,building,wall,fence,"
+    "guard rail,bridge,tunnel,pole,polegroup,traffic light,traffic "
+    "sign,vegetation,terrain,sky,person,rider,car,truck,bus,caravan,trailer,"
     "train,motorcycle,bicycle".split(",")
 )
 """Names of Cityscapes' labelIds 0 to 33."""
@@ -45,7 +48,8 @@ class MaskedFiles(AnnotatedFiles):
     Args:
         title: the folder.
         images: the path of each image; of a mask without an image, the mask's.
-        masks: by the name of the field, the path of each image's mask; "": there is none, which is the sample's error.
+        masks: by the name of the field, the path of each image's mask; "": there is none, which is the
+            sample's error.
         classes: names of the labels in `mask`.
         absent: places where masks, or the image of a mask, were looked for; for messages.
         layout: name of the layout.
@@ -84,13 +88,15 @@ class MaskedFiles(AnnotatedFiles):
         return {field: self._labels(field, paths[position], name) for field, paths in self._masks.items()}, ()
 
     def _labels(self, field: str, path: str, name: str) -> LabelMap:
-        """The labels of a mask, of its field's dtype; those of `mask` are below the number of classes, or 255."""
+        """The labels of a mask, of its field's dtype; those of `mask` are below the number of classes, or
+        255."""
         labels = label_map_of(path, name, self._dtypes[field])
         known = len(self.classes) if self.classes is not None and field == MASK else 1 << 16
         highest = int(labels.max(initial=0, where=labels != VOID))
         if highest >= known:
             raise PackError(
-                f"{name}: its mask {path} has the label {highest}, beyond its {known} classes (from 0, and 255 for none)"
+                f"{name}: its mask {path} has the label {highest}, beyond its {known} classes (from "
+                "0, and 255 for none)"
             )
         return labels
 
@@ -112,14 +118,16 @@ def pairs_source(path: str, options: LayoutOptions) -> MaskedFiles:
     )
     if len(image_names) != 1 or len(mask_names) != 1:
         raise PackError(
-            f"{path}: no two folders images and masks in it; give the folder of the images as the source, and that of the "
+            f"{path}: no two folders images and masks in it; give the folder of the images as the "
+            "source, and that of the "
             "masks with --masks DIR (masks= in Python)"
         )
     return paired(path, os.path.join(path, image_names[0]), os.path.join(path, mask_names[0]))
 
 
 def paired(title: str, images: str, masks: str, **more: Any) -> MaskedFiles:
-    """The images below one folder with the masks below another; `more` are further arguments of MaskedFiles."""
+    """The images below one folder with the masks below another; `more` are further arguments of
+    MaskedFiles."""
     found, labels = by_stem(images, IMAGE_EXTENSIONS), by_stem(masks, MASK_EXTENSIONS)
     partners = {
         stem: next((labels[stem + end] for end in MASK_ENDINGS if stem + end in labels), "") for stem in found
@@ -127,7 +135,8 @@ def paired(title: str, images: str, masks: str, **more: Any) -> MaskedFiles:
     if not any(partners.values()):
         shown = ", ".join(map(os.path.basename, [*list(found.values())[:2], *list(labels.values())[:2]]))
         raise PackError(
-            f"{title}: of {len(found)} images in {images} none has a mask of its name among {len(labels)} in {masks} ({shown})"
+            f"{title}: of {len(found)} images in {images} none has a mask of its name among "
+            f"{len(labels)} in {masks} ({shown})"
         )
     alone = sorted(set(labels.values()) - set(partners.values()))
     absent = f"{images} or {masks}"
@@ -158,7 +167,8 @@ def by_stem(top: str, extensions: tuple[str, ...]) -> dict[str, str]:
 
 
 def ade20k_source(path: str, options: LayoutOptions) -> MaskedFiles:
-    """ADE20K's scene parsing benchmark: images/training and annotations/training. Label 0 is of no class, 1 to 150 are classes."""
+    """ADE20K's scene parsing benchmark: images/training and annotations/training. Label 0 is of no class,
+    1 to 150 are classes."""
     split = chosen_split(
         path, subfolders(os.path.join(path, "images")), options.split, "folders below images"
     )
@@ -181,7 +191,8 @@ def _ade20k_classes(path: str) -> tuple[str, ...] | None:
 
 
 def cityscapes_source(path: str, options: LayoutOptions) -> MaskedFiles:
-    """Cityscapes: leftImg8bit/SPLIT/CITY with labelIds of gtFine, or of gtCoarse; and their instanceIds, where all images have them."""
+    """Cityscapes: leftImg8bit/SPLIT/CITY with labelIds of gtFine, or of gtCoarse; and their instanceIds,
+    where all images have them."""
     top = os.path.join(path, "leftImg8bit")
     split = chosen_split(path, subfolders(top), options.split, "folders below leftImg8bit")
     kind = next(

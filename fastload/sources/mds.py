@@ -16,7 +16,8 @@ from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, 
 from fastload.store.field import KindName
 
 _NUMBERS = {
-    "int": "q", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
+    "int": "q", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H",
+    "uint32": "I", "uint64": "Q",
     "float16": "e", "float32": "f", "float64": "d",
 }  # fmt: skip
 _OTHERS: dict[str, tuple[KindName, Decode]] = {
@@ -30,7 +31,8 @@ _OTHERS: dict[str, tuple[KindName, Decode]] = {
     "pil": ("image", row_files.pil_pixels),
 }
 _ARRAY_CODES = {
-    8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32", 64: "uint64", 65: "int64",
+    8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32",
+    64: "uint64", 65: "int64",
     66: "float64",
 }  # fmt: skip
 
@@ -38,11 +40,13 @@ _ARRAY_CODES = {
 def mds_source(folder: str, index: dict[str, Any]) -> RowSource:
     """The source of the shards that an index.json names.
 
-    The image is the column of a usual name (image, img, jpg, ...), or the only one of encoding jpeg, png or pil, or of bytes. ``label`` or
-    an integer of another usual name is the label. Numbers, text, bytes, JSON and arrays of one shape become fields.
+    The image is the column of a usual name (image, img, jpg, ...), or the only one of encoding jpeg, png or
+    pil, or of bytes. ``label`` or an integer of another usual name is the label. Numbers, text, bytes, JSON
+    and arrays of one shape become fields.
 
     Raises:
-        PackError: shards that are compressed, of another format or of an encoding that is not read, or a damaged index.
+        PackError: shards that are compressed, of another format or of an encoding that is not read, or a
+            damaged index.
     """
     path = os.path.join(folder, "index.json")
     try:
@@ -71,7 +75,8 @@ def _file(folder: str, shard: dict[str, Any]) -> RowFile:
         raise Bad(f"a shard of format {form!r}; only mds is read")
     if shard.get("compression") is not None or shard.get("zip_data") is not None:
         raise Bad(
-            "its shards are compressed, so that no sample can be read by itself; write them with compression=None"
+            "its shards are compressed, so that no sample can be read by itself; write them with "
+            "compression=None"
         )
     raw = get_object(shard.get("raw_data"), "the raw_data of a shard")
     return RowFile(
@@ -116,7 +121,8 @@ def _codec(name: str, encoding: str) -> tuple[KindName, int | None, Decode]:
 
 
 def _array_type(name: str, encoding: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
-    """The dtype and shape in an encoding such as ndarray:float32:2,3; None for what each value says of itself."""
+    """The dtype and shape in an encoding such as ndarray:float32:2,3; None for what each value says of
+    itself."""
     parts = encoding.split(":")
     sides = parts[2].split(",") if len(parts) == 3 else []
     if (

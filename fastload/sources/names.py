@@ -1,4 +1,5 @@
-"""Names of a sample's values: which of them is the image, and which the label, where the source does not say."""
+"""Names of a sample's values: which of them is the image, and which the label, where the source does not
+say."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _BEGINNINGS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ", b"P5", b"P
 
 
 def is_picture(head: bytes) -> bool:
-    """Returns True if bytes begin as a picture does: of a format that is decoded natively, or AVIF, GIF, BMP, TIFF, JPEG 2000, PNM."""
+    """Returns True if bytes begin as a picture does: of a format that is decoded natively, or AVIF, GIF,
+    BMP, TIFF, JPEG 2000, PNM."""
     return core.stored_kind(head) != 0 or head.startswith(_BEGINNINGS) or head[4:12] == b"ftypavif"
 
 
@@ -29,7 +31,8 @@ def image_name(
     possible: Collection[str],
     preferred: Sequence[str] = (),
 ) -> str:
-    """The name of the value that is the image: a usual name, or else the only one that is sure to be one, or that can be one.
+    """The name of the value that is the image: a usual name, or else the only one that is sure to be one, or
+    that can be one.
 
     Args:
         title: the source, for the message.
@@ -52,14 +55,16 @@ def image_name(
 
 
 def field_name(name: str, label: str | None) -> str:
-    """The field's name of a value that is not the image: ``label`` for the label, and another one for what is called image and is none."""
+    """The field's name of a value that is not the image: ``label`` for the label, and another one for what
+    is called image and is none."""
     return "label" if name == label else "image_field" if name == "image" else name
 
 
 def label_name(
     integers: Collection[str], names: Collection[str], preferred: Sequence[str] = ()
 ) -> str | None:
-    """The name of the value that becomes the field ``label``: one of that name, or else integers of a usual name."""
+    """The name of the value that becomes the field ``label``: one of that name, or else integers of a
+    usual name."""
     if "label" in names:
         return "label"
     return next((name for name in (*preferred, *LABEL_KEYS) if name in integers), None)

@@ -1,4 +1,5 @@
-"""Notice: a count of one kind, with examples, of files that a source left out, and of images read with less than they hold."""
+"""Notice: a count of one kind, with examples, of files that a source left out, and of images read with
+less than they hold."""
 
 from __future__ import annotations
 
@@ -24,25 +25,42 @@ INDEX = "index column"
 OBJECTS = "objects"
 SPACES = "spaces"
 
-NOT_TURNED = "images with an EXIF orientation, which was not applied; --exif apply is not for this source, which has annotations"
+NOT_TURNED = (
+    "images with an EXIF orientation, which was not applied; --exif apply is not for this source, which "
+    "has annotations"
+)
 """Text of `ORIENTATION` for sources whose annotations would not turn with their images."""
 TEXTS = {
     ORIENTATION: "images with an EXIF orientation, which was not applied; --exif apply turns them upright",
     ALPHA: "images packed without their transparency, as ImageFolder reads them",
     FRAMES: "images of several frames or pages, packed as their first",
     COLOUR: "images in CMYK, YCbCr or Lab made RGB",
-    DEEP: "images of more than 8 bits a channel left out; convert them to 8 bits, which is all that is stored",
+    DEEP: (
+        "images of more than 8 bits a channel left out; convert them to 8 bits, which is all that is stored"
+    ),
     LINKS: "links to nothing left out",
     MEMBERS: "members of the tars left out, which belong to no sample",
-    UNLISTED: "pictures left out that no line of fields.jsonl names; without fastload.json the class folders are packed as they are",
-    BESIDE: "pictures beside the class folders left out; move them into one, or name them in a .csv of path,label",
+    UNLISTED: (
+        "pictures left out that no line of fields.jsonl names; without fastload.json the class folders "
+        "are packed as they are"
+    ),
+    BESIDE: (
+        "pictures beside the class folders left out; move them into one, or name them in a .csv of path,label"
+    ),
     FILES: "other files left out",
     INDEX: "unnamed first column of a table left out, as pandas' index",
-    OBJECTS: "columns of objects stored as JSON: they do not say what their boxes are; --box-format xywh (as in COCO), xyxy, ... says it",
-    SPACES: "class names that begin or end with a space, which a table's cell keeps; take it out of the table if it is none of theirs",
+    OBJECTS: (
+        "columns of objects stored as JSON: they do not say what their boxes are; --box-format xywh (as "
+        "in COCO), xyxy, ... says it"
+    ),
+    SPACES: (
+        "class names that begin or end with a space, which a table's cell keeps; take it out of the "
+        "table if it is none of theirs"
+    ),
     NO_LABEL: "columns of the table, none of which is taken for the label; --label-column names it",
 }
-"""Text of each kind, printed after its count. Pictures of a type that is not packed have their extension as kind."""
+"""Text of each kind, printed after its count. Pictures of a type that is not packed have their extension
+as kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""ObjectColumn: a column of objects, as Hugging Face's detection datasets have it, as boxes and the fields beside them.
+"""ObjectColumn: a column of objects, as Hugging Face's detection datasets have it, as boxes and the fields
+beside them.
 
 A value is a dict of lists with an entry an object, or a list of dicts, one an object:
 
@@ -43,7 +44,8 @@ class ObjectColumn:
 
     Args:
         column: its name.
-        members: dtypes of the members whose values are numbers, and `OTHER` for all others, by name; one is `box_member`.
+        members: dtypes of the members whose values are numbers, and `OTHER` for all others, by name; one is
+            `box_member`.
         box_format: format of the boxes.
         taken: names of the dataset's other fields.
 
@@ -86,7 +88,8 @@ class ObjectColumn:
         for member, entries in found.items():
             if len(entries) != len(boxes):
                 raise PackError(
-                    f"{name}: its {self._column}.{member} has {len(entries)} entries, and there are {len(boxes)} boxes"
+                    f"{name}: its {self._column}.{member} has {len(entries)} entries, and there are "
+                    f"{len(boxes)} boxes"
                 )
         return {
             field.name: self._value(name, member, field, found[member])
@@ -120,13 +123,13 @@ class ObjectColumn:
 
 
 def object_members(values: Iterable[Any]) -> dict[str, str]:
-    """The members of objects in the values of some samples, as `ObjectColumn` takes them; {}: these are no objects with boxes."""
+    """The members of objects in the values of some samples, as `ObjectColumn` takes them; {}: these are no
+    objects with boxes."""
     found: dict[str, list[Any]] = {}
     for value in values:
         objects = _dict_or_list(value)
-        if isinstance(objects, Mapping) and box_member(
-            objects
-        ):  # before the members are made lists: other dicts may hold large arrays
+        # Before the members are made lists: other dicts may hold large arrays.
+        if isinstance(objects, Mapping) and box_member(objects):
             entries = {str(name): _listed(each) for name, each in objects.items()}
         elif isinstance(objects, list) and objects and all(isinstance(each, Mapping) for each in objects):
             entries = {str(name): [_listed(each.get(name)) for each in objects] for name in objects[0]}
@@ -191,7 +194,8 @@ def object_classes(
 
 
 def label_names(feature: Any) -> tuple[str, ...] | None:
-    """Names of a ClassLabel, of Hugging Face's description of a column as JSON holds it; None: it is another feature."""
+    """Names of a ClassLabel, of Hugging Face's description of a column as JSON holds it; None: it is
+    another feature."""
     return class_names(feature.get("names")) if isinstance(feature, Mapping) else None
 
 
@@ -205,7 +209,8 @@ def class_names(value: Any) -> tuple[str, ...] | None:
 
 
 def _names_of(feature: Any, member: str) -> tuple[str, ...] | None:
-    """The names of a ClassLabel that is a member of a feature of dicts, lists and Sequences; None if there is none."""
+    """The names of a ClassLabel that is a member of a feature of dicts, lists and Sequences; None if there
+    is none."""
     if isinstance(feature, list):
         return _names_of(feature[0], member) if feature else None
     if not isinstance(feature, Mapping):
@@ -219,7 +224,8 @@ def _names_of(feature: Any, member: str) -> tuple[str, ...] | None:
 
 
 def _dict_or_list(value: Any) -> Any:
-    """A dict or a list as it is, and a NumPy array of objects as a list; None for other values: arrays of numbers may be large."""
+    """A dict or a list as it is, and a NumPy array of objects as a list; None for other values: arrays of
+    numbers may be large."""
     if isinstance(value, Mapping | list):
         return value
     return value.tolist() if isinstance(value, np.ndarray) and value.dtype == np.object_ else None

@@ -1,4 +1,5 @@
-"""Options for reading a source; and `option`, by which any option is declared, as a field of a frozen dataclass."""
+"""Options for reading a source; and `option`, by which any option is declared, as a field of a frozen
+dataclass."""
 
 from __future__ import annotations
 
@@ -69,13 +70,15 @@ class TableOptions:
     """Options for reading a table.
 
     Raises:
-        ArgumentError: a column that is neither a name nor a number, one column twice, or a header that is neither True, False nor None.
+        ArgumentError: a column that is neither a name nor a number, one column twice, or a header that is
+            neither True, False nor None.
     """
 
     path_column: str | int | None = field(
         default=None,
         metadata=option(
-            "for a .csv or .tsv, the column of paths: its name in the header line, or its number from 0. Usual names (path, filename, "
+            "for a .csv or .tsv, the column of paths: its name in the header line, or its number "
+            "from 0. Usual names (path, filename, "
             "image_path, ...) are recognised.",
             "For a .csv/.tsv: the column of paths, by its name in the header or its number from 0.",
         ),
@@ -106,7 +109,8 @@ class TableOptions:
     suffix: str | None = field(
         default=None,
         metadata=option(
-            'what follows each path in the name of its file, where a .csv or .tsv has ids without it: ".jpg".',
+            "what follows each path in the name of its file, where a .csv or .tsv has ids without "
+            'it: ".jpg".',
             "For a .csv/.tsv of ids: what follows them in the files' names, such as .jpg.",
         ),
     )
@@ -144,7 +148,8 @@ class LmdbOptions:
     key_pattern: str | None = field(
         default=None,
         metadata=option(
-            'for an LMDB file, the keys of images with their number, as in "image-%09d"; without it every key is an image\'s.',
+            'for an LMDB file, the keys of images with their number, as in "image-%09d"; without it '
+            "every key is an image's.",
             "For an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.",
         ),
     )
@@ -170,7 +175,8 @@ class LmdbOptions:
 
 @dataclass(frozen=True, slots=True)
 class LayoutOptions:
-    """Options for reading a folder of images with their masks, boxes or other annotations in files beside them.
+    """Options for reading a folder of images with their masks, boxes or other annotations in files beside
+    them.
 
     Raises:
         ArgumentError: an unknown format, or an option that the format does not take.
@@ -179,18 +185,23 @@ class LayoutOptions:
     format: Format | None = field(
         default=None,
         metadata=option(
-            'the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), "voc-segmentation", "yolo", "cityscapes", '
-            '"ade20k", "pairs" (of images and masks) or "images" (without labels, at any depth). Usual ones are recognised.',
+            'the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), '
+            '"voc-segmentation", "yolo", "cityscapes", '
+            '"ade20k", "pairs" (of images and masks) or "images" (without labels, at any depth). '
+            "Usual ones are recognised.",
             "The layout of a folder, where it is not recognised.",
         ),
     )
     annotations: Paths | None = field(
         default=None,
         metadata=option(
-            "the JSON file of a dataset in COCO's form (instances, keypoints, captions, panoptic); `source` is the folder of its images, "
-            "or one above it. It may be left out where the folder has only one. A list of several: of other images, or of other kinds of "
+            "the JSON file of a dataset in COCO's form (instances, keypoints, captions, panoptic); "
+            "`source` is the folder of its images, "
+            "or one above it. It may be left out where the folder has only one. A list of several: "
+            "of other images, or of other kinds of "
             "the same images, which are one by their ids.",
-            "For a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: files are merged.",
+            "For a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: "
+            "files are merged.",
             metavar="FILE",
             repeated=True,
         ),
@@ -199,8 +210,14 @@ class LayoutOptions:
         default=None,
         metadata=option(
             {
-                "pack": "the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset.",
-                "attach": "the folder of the masks for the images in `source`, or of the PNGs of a panoptic dataset; they are stored.",
+                "pack": (
+                    "the folder of the masks for the images in `source`, or of the PNGs of a panoptic "
+                    "dataset."
+                ),
+                "attach": (
+                    "the folder of the masks for the images in `source`, or of the PNGs of a panoptic "
+                    "dataset; they are stored."
+                ),
             },
             "The folder of the masks of the images in SRC, or of panoptic PNGs.",
             metavar="DIR",
@@ -209,7 +226,8 @@ class LayoutOptions:
     split: str | None = field(
         default=None,
         metadata=option(
-            'the part of a dataset that is packed, if its layout has several: "train", "val", "train2017", ...',
+            'the part of a dataset that is packed, if its layout has several: "train", "val", '
+            '"train2017", ...',
             "The part of a dataset that has several: train, val, train2017, ...",
         ),
     )
@@ -266,10 +284,14 @@ class ObjectOptions:
     box_format: BoxFormat | None = field(
         default=None,
         metadata=option(
-            "for a column of objects as Hugging Face's detection datasets have it (`objects`, with `bbox` and `category`), in Parquet and "
-            'Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", "cxcywh", ... The boxes, their labels '
-            "and the other members of each object become fields. Without it the column is JSON: it does not say what the numbers are.",
-            "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files. Without it the column is JSON.",
+            "for a column of objects as Hugging Face's detection datasets have it (`objects`, with "
+            "`bbox` and `category`), in Parquet and "
+            'Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", '
+            '"cxcywh", ... The boxes, their labels '
+            "and the other members of each object become fields. Without it the column is JSON: it "
+            "does not say what the numbers are.",
+            "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files. "
+            "Without it the column is JSON.",
         ),
     )
 

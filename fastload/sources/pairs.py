@@ -1,7 +1,7 @@
 """Structure of a Dataset's pairs: tuples and dicts, nested, of which each part is a field of its own.
 
-A list is JSON, and so is a tuple or dict where the first samples have other keys or numbers of parts. A field has the key as its name, or
-the number after the name of the tuple: `label_0`, `pose_1`.
+A list is JSON, and so is a tuple or dict where the first samples have other keys or numbers of parts. A field
+has the key as its name, or the number after the name of the tuple: `label_0`, `pose_1`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _DEPTH = 20
 
 
 def structure_of(values: Sequence[Any], taken: str) -> Form | None:
-    """Form of the second values of some pairs; None: they have no parts, or differ in them. No field is named `taken`, as the image is."""
+    """Form of the second values of some pairs; None: they have no parts, or differ in them. No field is
+    named `taken`, as the image is."""
     names = {taken}
     form = _form(values[0], "", names)
     return form if not isinstance(form, str) and all(fits(form, value) for value in values) else None
@@ -41,7 +42,8 @@ def leaves(form: Form, value: Any) -> dict[str, Any]:
     """
     if not fits(form, value):
         raise PackError(
-            "its second value has other keys or another number of parts than those of the first samples: give all samples the same, or a "
+            "its second value has other keys or another number of parts than those of the first "
+            "samples: give all samples the same, or a "
             "list, which is stored as JSON"
         )
     return {name: _at(value, place) for name, place in paths_of(form).items()}

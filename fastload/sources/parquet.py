@@ -1,8 +1,9 @@
 """Parquet files, as Hugging Face's hub has them: a column of images, and others of any type. Needs pyarrow.
 
 NOTE [ parquet: row groups ]
-Parquet is compressed by row groups: to read one row, its whole group is decoded. So the last few groups that were read are kept, and
-samples are read in the order of the files at the cost of one pass. With shuffle=True nearly every sample decodes a group of its own.
+Parquet is compressed by row groups: to read one row, its whole group is decoded. So the last few groups that
+were read are kept, and samples are read in the order of the files at the cost of one pass. With shuffle=True
+nearly every sample decodes a group of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ _GROUP_MOST = 8 << 30
 
 
 class ParquetSource(NumberedInFiles):
-    """One or many .parquet files of one schema, read in the order given, row group by row group; ArrowColumns says what the columns are.
+    """One or many .parquet files of one schema, read in the order given, row group by row group; ArrowColumns
+    says what the columns are.
 
     An image that has a path and no bytes is read from that file.
 
@@ -65,9 +67,8 @@ class ParquetSource(NumberedInFiles):
         ] = []  # (file, row group, first row in the file), of each row group
         self._places: dict[tuple[int, int], Extents | None] = {}  # by file and row group, as far as asked for
         self._ranges = FileRanges(paths)
-        self._with_files: set[tuple[int, int]] = (
-            set()
-        )  # row groups in which pictures may lie in files of their own
+        # Row groups in which pictures may lie in files of their own.
+        self._with_files: set[tuple[int, int]] = set()
         firsts = [0]
         for number in range(len(paths)):
             row = 0
@@ -202,7 +203,8 @@ class ParquetSource(NumberedInFiles):
         return Item(name, image, self._columns.values(name, table, row, path))
 
     def _group(self, number: int, group: int, image: bool = True) -> Any:
-        """A row group as a table, with or without its images, decoded once while it is among the last that were read."""
+        """A row group as a table, with or without its images, decoded once while it is among the last that
+        were read."""
         key, columns = (
             (number, group, image),
             [*([self._columns.image] if image else ()), *self._columns.names],

@@ -1,11 +1,12 @@
 """Places of the values of a Parquet column in its file, from the headers of its pages.
 
 NOTE [ parquet: where values lie ]
-A value of an uncompressed column of bytes lies in one piece: in a page in the encoding PLAIN, as its length (u32) and its bytes, or once in
-the dictionary page, to which indices in data pages point. Writers begin a column with a dictionary and go on in PLAIN where that grows too
-large, so both come in one column. Source: the format's specification, parquet.thrift and Encodings.md of apache/parquet-format 2.11. A
-page that is anything else (compressed, encrypted, DELTA_...) has no places. Everything read here is hostile: each number is checked before
-it is used, and no value is longer than the rest of its page.
+A value of an uncompressed column of bytes lies in one piece: in a page in the encoding PLAIN, as its length
+(u32) and its bytes, or once in the dictionary page, to which indices in data pages point. Writers begin a
+column with a dictionary and go on in PLAIN where that grows too large, so both come in one column. Source:
+the format's specification, parquet.thrift and Encodings.md of apache/parquet-format 2.11. A page that is
+anything else (compressed, encrypted, DELTA_...) has no places. Everything read here is hostile: each number
+is checked before it is used, and no value is longer than the rest of its page.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class ColumnChunk:
 
 
 def chunk_of(meta: Any, group: int, path: str) -> ColumnChunk | None:
-    """A column of bytes by its path, as pyarrow's metadata of a file have it; None if it is none, or its values have no places."""
+    """A column of bytes by its path, as pyarrow's metadata of a file have it; None if it is none, or its
+    values have no places."""
     columns = meta.row_group(group)
     for number in range(columns.num_columns):
         each, schema = columns.column(number), meta.schema.column(number)
@@ -174,7 +176,8 @@ def _looked_up(data: bytes, count: int, dictionary: Extents) -> Extents:
 
 
 def _hybrid(data: bytes, width: int, count: int) -> npt.NDArray[np.int64]:
-    """Numbers of so many bits in the encoding RLE, of runs and of groups of eight (Encodings.md, "RLE / bit-packing hybrid")."""
+    """Numbers of so many bits in the encoding RLE, of runs and of groups of eight (Encodings.md, "RLE /
+    bit-packing hybrid")."""
     if not 0 <= width <= 32:
         raise ValueError(f"numbers of {width} bits")
     found, filled, at, bytes_each = np.zeros(count, np.int64), 0, 0, (width + 7) // 8
@@ -220,7 +223,8 @@ def _header(read: Read, at: int, end: int) -> tuple[dict[int, Any], int]:
 
 
 def _thrift(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """A struct in Thrift's compact protocol: (fields by number, end). Of lists and maps, which no header has, nothing is read.
+    """A struct in Thrift's compact protocol: (fields by number, end). Of lists and maps, which no header has,
+    nothing is read.
 
     Raises:
         IndexError: the data end first.

@@ -1,9 +1,9 @@
 """Pixels of images that are no JPEGs, read by Pillow.
 
-Images of other forms than 8-bit RGB (grey, RGBA, 16 bits) are read without loss. Others are converted to 8-bit RGB: deeper images are
-refused, and notices name the losses. Pillow itself converts silently: values over 255 of 16-bit grey become white, and 16-bit RGB loses its
-low bytes when the file is opened. The reader of .npy files from tar files checks the header before it allocates memory, and reads no
-pickles and no .npz.
+Images of other forms than 8-bit RGB (grey, RGBA, 16 bits) are read without loss. Others are converted to
+8-bit RGB: deeper images are refused, and notices name the losses. Pillow itself converts silently: values
+over 255 of 16-bit grey become white, and 16-bit RGB loses its low bytes when the file is opened. The reader
+of .npy files from tar files checks the header before it allocates memory, and reads no pickles and no .npz.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ Pixels = npt.NDArray[np.uint8]
 """A decoded image: (height, width, 3) RGB or (height, width) grey."""
 
 _RAW_MODE = re.compile(r"(?!BGR)[A-Za-z]+;(12|16|32|64)[A-Z]+|[IF];\d+")
-"""Pillow's names for raw channels of more than 8 bits: "RGB;16B", "I;12"; but "RGB;16" and "BGR;16" have 16 bits a pixel."""
+"""Pillow's names for raw channels of more than 8 bits: "RGB;16B", "I;12"; but "RGB;16" and "BGR;16" have
+16 bits a pixel."""
 _EXIF_ORIENTATION = 0x0112
 
 
@@ -75,7 +76,10 @@ class DeepImageError(SampleError):
     """An image of more than 8 bits a channel. It is readable, but fastload stores only 8 bits."""
 
     def __init__(self, bits: str) -> None:
-        reason = f"{bits} a channel; fastload stores 8, and does not throw the rest away: convert it to 8 bits first"
+        reason = (
+            f"{bits} a channel; fastload stores 8, and does not throw the rest away: convert it to 8 "
+            "bits first"
+        )
         super().__init__(reason, reason=reason)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -85,11 +89,13 @@ class DeepImageError(SampleError):
 def to_rgb(
     image: Image, data: bytes = b"", turn: bool = False, *, oriented: bool = True
 ) -> tuple[Pixels, tuple[str, ...]]:
-    """RGB pixels (height, width, 3) as Pillow's ``convert("RGB")`` makes them, and the kinds of notices on what they lack.
+    """RGB pixels (height, width, 3) as Pillow's ``convert("RGB")`` makes them, and the kinds of notices on
+    what they lack.
 
     Args:
         image: the image; of an animation, its first frame.
-        data: the bytes of the file that it was opened from, if any: only these show the depth of some formats.
+        data: the bytes of the file that it was opened from, if any: only these show the depth of some
+            formats.
         turn: turn it upright by its EXIF orientation.
         oriented: add a notice for an orientation that was not applied.
 
@@ -111,9 +117,8 @@ def to_rgb(
     elif turned and oriented:
         lost.append(ORIENTATION)
     if image.mode == "P" and isinstance(image.info.get("transparency"), bytes):
-        image = image.convert(
-            "RGBA"
-        )  # the same colours; convert("RGB") would warn, and the notice says it already
+        # The same colours; convert("RGB") would warn, and the notice says it already.
+        image = image.convert("RGBA")
     if _is_transparent(image):
         lost.append(ALPHA)
     return np.array(image.convert("RGB")), tuple(lost)
@@ -174,20 +179,23 @@ def _number(value: Any) -> int:
 
 
 def _avif_bits(data: bytes) -> int:
-    """Bits a channel, by the AV1 configuration (AV1 in ISOBMFF, 2.3.3): the flags high_bitdepth and twelve_bit of its third byte."""
+    """Bits a channel, by the AV1 configuration (AV1 in ISOBMFF, 2.3.3): the flags high_bitdepth and
+    twelve_bit of its third byte."""
     at = data.find(b"av1C")
     flags = data[at + 6] if 0 <= at < len(data) - 6 else 0
     return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
 
 
 def _heif_bits(data: bytes) -> int:
-    """Bits a channel, by the HEVC configuration (ISO/IEC 14496-15, 8.3.3.1), bit_depth_luma_minus8, or the AV1 one."""
+    """Bits a channel, by the HEVC configuration (ISO/IEC 14496-15, 8.3.3.1), bit_depth_luma_minus8, or the
+    AV1 one."""
     at = data.find(b"hvcC")
     return 8 + (data[at + 21] & 7) if 0 <= at < len(data) - 21 else _avif_bits(data)
 
 
 def _jpeg2000_bits(data: bytes) -> int:
-    """Bits a channel, by the codestream's SIZ segment (ISO/IEC 15444-1, A.5.1): the largest depth of its components."""
+    """Bits a channel, by the codestream's SIZ segment (ISO/IEC 15444-1, A.5.1): the largest depth of its
+    components."""
     at = data.find(b"\xff\x4f\xff\x51")
     if not 0 <= at < len(data) - 42:
         return 8
@@ -206,7 +214,8 @@ _PNG_MARKS = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
 
 
 class MissingLibrary(PackError):
-    """A library that an image needs is not installed. The sample is not at fault, so on_error does not skip it."""
+    """A library that an image needs is not installed. The sample is not at fault, so on_error does not
+    skip it."""
 
 
 def upright(pixels: npt.NDArray[P], turn: int) -> npt.NDArray[P]:
@@ -219,7 +228,8 @@ def upright(pixels: npt.NDArray[P], turn: int) -> npt.NDArray[P]:
 
 
 def orientation_of(data: bytes) -> int:
-    """EXIF's orientation, 1 to 8, of an image's file, as far as decoding it does not apply it; 1 if there is none that can be read.
+    """EXIF's orientation, 1 to 8, of an image's file, as far as decoding it does not apply it; 1 if there is
+    none that can be read.
 
     Raises:
         MissingLibrary, SampleError: as for `read_other`.
@@ -239,10 +249,12 @@ _NO_IMAGE = f"neither a JPEG nor another image that is read ({', '.join(FORMATS)
 def read_other(
     data: bytes, max_pixels: int, turn: bool, refused: str = _NO_IMAGE
 ) -> tuple[Pixels, tuple[str, ...], str]:
-    """RGB pixels (height, width, 3) of any image that Pillow reads, turned upright on request; what they lack; the format's name.
+    """RGB pixels (height, width, 3) of any image that Pillow reads, turned upright on request; what they
+    lack; the format's name.
 
     Palettes, transparency and grey become RGB as Pillow's ``convert("RGB")`` makes them: what torchvision's
-    ImageFolder would have trained on. Of an animation, the first frame is read. What they lack is given as kinds of notices.
+    ImageFolder would have trained on. Of an animation, the first frame is read. What they lack is given as
+    kinds of notices.
 
     Args:
         data: the file's bytes.
@@ -279,13 +291,14 @@ def check_depth(data: bytes) -> None:
 
 @contextmanager
 def opened_image(data: bytes, refused: str = _NO_IMAGE) -> Iterator[Image]:
-    """Opens an image with Pillow, without decoding its pixels. Whatever Pillow raises becomes a SampleError, whose reason begins with
-    `refused`."""
+    """Opens an image with Pillow, without decoding its pixels. Whatever Pillow raises becomes a SampleError,
+    whose reason begins with `refused`."""
     try:
         from PIL.Image import DecompressionBombError
     except ImportError as error:
         raise MissingLibrary(
-            f"this source has images that are not JPEG, or damaged JPEGs, which need Pillow: {pip_install('pack')}"
+            "this source has images that are not JPEG, or damaged JPEGs, which need Pillow: "
+            f"{pip_install('pack')}"
         ) from error
     if not data:
         raise SampleError("the file is empty", reason="the file is empty")
@@ -310,11 +323,13 @@ _CHANNELS = {"RGB": 3, "RGBA": 4}
 
 
 def read_pixels(data: bytes, field: Field, max_pixels: int) -> npt.NDArray[Any]:
-    """The pixels in a file, in the form that it has them: (height, width), or (height, width, channels); of a .npy file, its array.
+    """The pixels in a file, in the form that it has them: (height, width), or (height, width, channels); of a
+    .npy file, its array.
 
     Raises:
         MissingLibrary: Pillow is not installed.
-        SampleError: the file has pixels of another form than the field, or cannot be decoded; the message is the reason alone.
+        SampleError: the file has pixels of another form than the field, or cannot be decoded; the message is
+            the reason alone.
     """
     if data.startswith(NPY_MAGIC):
         try:
@@ -324,7 +339,8 @@ def read_pixels(data: bytes, field: Field, max_pixels: int) -> npt.NDArray[Any]:
     with opened_image(data) as image:
         if image.width * image.height > max_pixels:
             raise _refused(
-                f"{image.width} x {image.height} pixels are more than the limit of {max_pixels} (FASTLOAD_MAX_PIXELS)"
+                f"{image.width} x {image.height} pixels are more than the limit of {max_pixels} "
+                "(FASTLOAD_MAX_PIXELS)"
             )
         grey = field.channels == 1 and image.mode in _GREY
         if not grey and (_CHANNELS.get(image.mode) != field.channels or field.dtype != "uint8"):

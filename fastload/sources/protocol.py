@@ -1,26 +1,33 @@
-"""The contract of a source: what `pack`, `attach` and `append` ask of it, and how a source is chosen. Then, what several sources share.
+"""The contract of a source: what `pack`, `attach` and `append` ask of it, and how a source is chosen. Then,
+what several sources share.
 
-1. **Positions.** A source is an ordered sequence. `len()`, `fields`, `classes` and the optional attributes are settled when the object
-   exists, but for `notices`. A constructor raises PackError if the source is wrong as a whole.
-2. **Samples.** `read(position)` gives the same `Item` for the same position at every call: the packer shuffles, reads ahead and resumes. It
-   raises PackError or OSError if this sample cannot be read; `on_error` then decides.
-3. **Threads.** If `concurrent` is true, several threads call `read` at once; else one thread does. All other methods may be called by any
-   thread at any time.
-4. **Fields.** Every item has a value for each of `fields` by its name, of the field's kind (`Item`). `fields` leaves out the image. A field
-   called `label` is an index into `classes` if these are not None.
-5. **Names.** `name(position)` is for messages: a path, or "title, sample n". It reads nothing. Two samples should have two names: a resume
-   compares them, and a shuffle orders samples by them.
-6. **Places.** A source with `place` (`Placed`) says which bytes of which file an image is; `attach` needs it, and native threads that read
-   the files as they lie; `pack` does not. With `read_fields(position)` it gives the values of `read(position)` without reading the image.
-7. **Resume.** A source with `key`, `stamp` and `fields_of` (`Traced`) says what a sample is made from, so that a resume finds what has
-   changed without reading it. Where `stamp` returns UNKNOWN, and for a source without these methods, the resume reads each sample that is
-   written already, and compares image and fields. No sample is taken for unchanged on its name alone. (NOTE [ pack: what a resume checks ])
+1. **Positions.** A source is an ordered sequence. `len()`, `fields`, `classes` and the optional attributes
+   are settled when the object exists, but for `notices`. A constructor raises PackError if the source is
+   wrong as a whole.
+2. **Samples.** `read(position)` gives the same `Item` for the same position at every call: the packer
+   shuffles, reads ahead and resumes. It raises PackError or OSError if this sample cannot be read; `on_error`
+   then decides.
+3. **Threads.** If `concurrent` is true, several threads call `read` at once; else one thread does. All other
+   methods may be called by any thread at any time.
+4. **Fields.** Every item has a value for each of `fields` by its name, of the field's kind (`Item`). `fields`
+   leaves out the image. A field called `label` is an index into `classes` if these are not None.
+5. **Names.** `name(position)` is for messages: a path, or "title, sample n". It reads nothing. Two samples
+   should have two names: a resume compares them, and a shuffle orders samples by them.
+6. **Places.** A source with `place` (`Placed`) says which bytes of which file an image is; `attach` needs it,
+   and native threads that read the files as they lie; `pack` does not. With `read_fields(position)` it gives
+   the values of `read(position)` without reading the image.
+7. **Resume.** A source with `key`, `stamp` and `fields_of` (`Traced`) says what a sample is made from, so
+   that a resume finds what has changed without reading it. Where `stamp` returns UNKNOWN, and for a source
+   without these methods, the resume reads each sample that is written already, and compares image and fields.
+   No sample is taken for unchanged on its name alone. (NOTE [ pack: what a resume checks ])
 8. **Optional attributes.** `attribute_of` reads them; `ABSENT` has what it means that one is not there.
-9. **Processes.** A cluster opens the source again on each node, from its path and options; an object that the user passed is pickled. Of a
-   `Listed` source the driver alone makes the list, and a task gets the rows of its samples.
-10. **Choice.** `fastload.sources.CHOICES` is an ordered list of `Choice`: the first whose `recognise` is true opens the source.
-    Each module of a source has its own; an object that satisfies `Source` needs none. An entry may recognise what cannot be packed: its
-    `open` then raises the PackError that says why, and what to do.
+9. **Processes.** A cluster opens the source again on each node, from its path and options; an object that the
+   user passed is pickled. Of a `Listed` source the driver alone makes the list, and a task gets the rows of
+   its samples.
+10. **Choice.** `fastload.sources.CHOICES` is an ordered list of `Choice`: the first whose `recognise` is true
+    opens the source. Each module of a source has its own; an object that satisfies `Source` needs none. An
+    entry may recognise what cannot be packed: its `open` then raises the PackError that says why, and what to
+    do.
 
 docs/reference/sources.md has a whole source as an example.
 """
@@ -82,13 +89,17 @@ class Item:
 
     Attributes:
         name: name of the sample in messages: a path, or "source, sample n".
-        image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width) grey.
-        values: its other fields by name; the same names for every sample of a source. Of the kinds of `fastload.store.Field`: an image is
-            as `image`, or pixels uint16, or of 1 or 4 channels, as its field says. A mask is labels (height, width) of whole numbers, or
-            the bytes of a PNG, TIFF, ... of them. Boxes are an array of rows in the field's format. Keypoints are (number, K, 2 or 3).
-            Instances are a list: of COCO's run lengths (a dict of size and counts), of masks, or of lists of polygons. Polygons are a list
-            of lists of parts, each a flat list of x and y. An array of any number of rows is an array, or a list of them.
-        objects: names of the rows of boxes in messages, such as "annotation 17"; (): the rows have numbers only.
+        image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width)
+            grey.
+        values: its other fields by name; the same names for every sample of a source. Of the kinds of
+            `fastload.store.Field`: an image is as `image`, or pixels uint16, or of 1 or 4 channels, as its
+            field says. A mask is labels (height, width) of whole numbers, or the bytes of a PNG, TIFF, ... of
+            them. Boxes are an array of rows in the field's format. Keypoints are (number, K, 2 or 3).
+            Instances are a list: of COCO's run lengths (a dict of size and counts), of masks, or of lists of
+            polygons. Polygons are a list of lists of parts, each a flat list of x and y. An array of any
+            number of rows is an array, or a list of them.
+        objects: names of the rows of boxes in messages, such as "annotation 17"; (): the rows have numbers
+            only.
         notices: kinds of losses in reading the image, as `fastload.packing.summary` names them.
         drawn_on: the picture on which values that lie in the image were drawn; None: the image as it is.
     """
@@ -153,7 +164,8 @@ class Placed(Source, Protocol):
     def place(self, position: int) -> Place | None:
         """Place of a sample's image; the bytes there are `read(position).image`. It does not read the image.
 
-        None: this sample's image does not lie in one piece as bytes of a file. Raises OSError or PackError where `read` would.
+        None: this sample's image does not lie in one piece as bytes of a file. Raises OSError or PackError
+        where `read` would.
         """
 
 
@@ -165,13 +177,15 @@ class Traced(Protocol):
         """The sample's name, without the path of the source."""
 
     def stamp(self, position: int) -> tuple[int, int]:
-        """Size in bytes, and modification time in nanoseconds, of all that the sample is read from: several files have a sum and a latest.
+        """Size in bytes, and modification time in nanoseconds, of all that the sample is read from: several
+        files have a sum and a latest.
 
         UNKNOWN: the source does not know all of it without reading the sample. Raises OSError.
         """
 
     def fields_of(self, position: int) -> dict[str, Value] | None:
-        """The sample's fields besides the image; None if they are known only after reading it, and are part of what `stamp` covers."""
+        """The sample's fields besides the image; None if they are known only after reading it, and are
+        part of what `stamp` covers."""
 
 
 UNKNOWN = (-1, -1)
@@ -179,17 +193,19 @@ UNKNOWN = (-1, -1)
 
 ABSENT: Mapping[str, Any] = MappingProxyType(
     {
-        "image_field": Field(
-            IMAGE_FIELD, "image"
-        ),  # the image is 8-bit RGB; otherwise its Field, called image
-        "label_limits": MappingProxyType(
-            {}
-        ),  # any label is stored; else the number of classes of masks, and of arrays or ints of labels,
+        # The image is 8-bit RGB; otherwise its Field, called image.
+        "image_field": Field(IMAGE_FIELD, "image"),
+        # Any label is stored; else the number of classes of masks, and of arrays or ints of labels,.
+        "label_limits": MappingProxyType({}),
         # by the field's name: other labels are errors, but for 255 in masks
         "says_drawn_on": False,  # no item has drawn_on; True: every item has it
-        "form": None,  # samples have the form that follows from their fields; else a `fastload.store.form.Form` of all fields
+        # Samples have the form that follows from their fields; else a `fastload.store.form.Form` of all
+        # fields
+        "form": None,
         "layout": "",  # it does not say; else the layout that was found, in words, for the summary
-        "notices": (),  # nothing was left out; else `fastload.packing.summary.Notice`s for the summary, read when all is packed
+        # Nothing was left out; else `fastload.packing.summary.Notice`s for the summary, read when all is
+        # packed
+        "notices": (),
         "box_format": None,  # there is no column of objects; else the format of the boxes in it
     }
 )
@@ -202,13 +218,15 @@ def attribute_of(source: Source, name: str) -> Any:
 
 
 def schema_of(source: Source) -> Schema:
-    """The schema of a dataset that a source is packed into. Raises ArgumentError if its fields do not go together."""
+    """The schema of a dataset that a source is packed into. Raises ArgumentError if its fields do not go
+    together."""
     return Schema((attribute_of(source, "image_field"), *source.fields))
 
 
 @dataclass(frozen=True)
 class Given:
-    """The SRC of a pack and the options for reading it. Properties look at the disk when they are first asked.
+    """The SRC of a pack and the options for reading it. Properties look at the disk when they are first
+    asked.
 
     Attributes:
         source: the object itself; a path as a str, with its ``~`` expanded.
@@ -247,7 +265,8 @@ class Given:
     def index(self) -> dict[str, Any]:
         """The object in the folder's index.json, as MosaicML Streaming and LitData write it.
 
-        {}: there is none, or it is somebody's own file beside class folders. Raises PackError if it cannot be read, or is no JSON object.
+        {}: there is none, or it is somebody's own file beside class folders. Raises PackError if it cannot be
+        read, or is no JSON object.
         """
         path = os.path.join(self.path, "index.json")
         if "index.json" not in self.files:
@@ -299,7 +318,7 @@ class Files(NamedTuple):
         )
 
 
-# ---- what several sources share -----------------------------------------------------------------------------------------------------
+# ---- what several sources share ----------------------------------------------------------------------------
 
 
 class PartOfRows:
@@ -317,11 +336,13 @@ class PartOfRows:
 
 
 class Listed:
-    """Base of sources that note a row of bytes for each sample, from which they know its name and where it lies. Besides the rows a source
-    holds what does not grow with the number of samples, and can be pickled without them.
+    """Base of sources that note a row of bytes for each sample, from which they know its name and where it
+    lies. Besides the rows a source holds what does not grow with the number of samples, and can be pickled
+    without them.
 
     Attributes:
-        lists_files: True if each sample's file was there when the source was listed, so that a node without it sees another source.
+        lists_files: True if each sample's file was there when the source was listed, so that a node without
+            it sees another source.
     """
 
     lists_files = False
@@ -335,14 +356,16 @@ class Listed:
         return [self._rows[position] for position in positions]
 
     def with_rows(self, positions: Sequence[int], rows: Sequence[bytes]) -> Self:
-        """The same source, which can be asked for the samples at these positions only, whose rows are given."""
+        """The same source, which can be asked for the samples at these positions only, whose rows are
+        given."""
         part = copy.copy(self)
         part._rows = PartOfRows(len(self), positions, rows)
         return part
 
 
 class NumberedInFiles:
-    """Titles, names and keys of a source whose samples are numbered in its files, each from 0. Fields are known when a sample is read.
+    """Titles, names and keys of a source whose samples are numbered in its files, each from 0. Fields are
+    known when a sample is read.
 
     Attributes:
         title: the source, for messages.
@@ -350,7 +373,8 @@ class NumberedInFiles:
     """
 
     def __init__(self, paths: Sequence[str], unit: str, title: str = "") -> None:
-        """`unit`: what a sample is called in its file: a row, a record. `title`: by default the first of the files."""
+        """`unit`: what a sample is called in its file: a row, a record. `title`: by default the first of
+        the files."""
         self.paths = paths
         self.title = title or title_of(paths)
         self._unit = unit
@@ -433,7 +457,8 @@ class FileRanges:
         """
         if size > FILE_BYTES:
             raise PackError(
-                f"{self.paths[number]}: {size:,} bytes at {offset:,} are more than the limit of {FILE_BYTES:,}"
+                f"{self.paths[number]}: {size:,} bytes at {offset:,} are more than the limit of "
+                f"{FILE_BYTES:,}"
             )
         file = self._descriptor(number)
         data = os.pread(file.number, size, offset)
@@ -441,7 +466,8 @@ class FileRanges:
             more = os.pread(file.number, size - len(data), offset + len(data))
             if not more:
                 raise PackError(
-                    f"{self.paths[number]}: it ends before byte {offset + size:,}, to which a sample reaches; copy it again"
+                    f"{self.paths[number]}: it ends before byte {offset + size:,}, to which a sample "
+                    "reaches; copy it again"
                 )
             data += more
         return data
@@ -472,7 +498,8 @@ FIRST_TRIES = 100
 
 
 def first_readable(read: Callable[[int], T], count: int) -> T:
-    """The result of `read` at the first position where it succeeds; those before it fail again, each as its sample's error, when packed.
+    """The result of `read` at the first position where it succeeds; those before it fail again, each as its
+    sample's error, when packed.
 
     Raises:
         PackError: none of the first `FIRST_TRIES` can be read; the first one's error.

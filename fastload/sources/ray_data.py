@@ -1,4 +1,5 @@
-"""ray.data.Dataset as a map-style Dataset: its rows by position, read from the blocks in Ray's object store."""
+"""ray.data.Dataset as a map-style Dataset: its rows by position, read from the blocks in Ray's object
+store."""
 
 from __future__ import annotations
 
@@ -11,17 +12,20 @@ from typing import Any
 from fastload.errors import PackError
 
 _BLOCKS = 2
-"""Blocks that a process holds at a time: rows are read mostly in their order, from one block after another."""
+"""Blocks that a process holds at a time: rows are read mostly in their order, from one block after
+another."""
 
 
 class RayDataset:
     """The rows of a ray.data.Dataset, in its order, each a dict of its columns.
 
-    It may be sent to the tasks of the cluster that holds the blocks: they fetch what they read. One thread reads.
+    It may be sent to the tasks of the cluster that holds the blocks: they fetch what they read. One thread
+    reads.
     """
 
     def __init__(self, dataset: Any) -> None:
-        """Executes the dataset, if that was not done yet; its blocks stay in Ray's object store as long as this object is there."""
+        """Executes the dataset, if that was not done yet; its blocks stay in Ray's object store as long as
+        this object is there."""
         import ray
 
         options = dataset.context.execution_options
@@ -69,7 +73,8 @@ def _rows(table: Any) -> int:
 
 
 def with_rows(source: object) -> object:
-    """The source itself, or a RayDataset of it where it is a ray.data.Dataset. It does not import ray. Raises PackError."""
+    """The source itself, or a RayDataset of it where it is a ray.data.Dataset. It does not import ray.
+    Raises PackError."""
     of_ray = any(
         kind.__name__ == "Dataset" and kind.__module__.startswith("ray.data.")
         for kind in type(source).__mro__

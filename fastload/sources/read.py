@@ -25,22 +25,27 @@ def read(
 ) -> Samples:
     """The samples of a source as a map-style Dataset: nothing is packed, copied or written.
 
-    Headers are read now, to list the samples. FastLoader's native threads read and decode the images where they lie, if each lies in one
-    piece in a local file: in tars, in uncompressed Arrow and Parquet files, TFRecord files, MDS shards, LitData chunks, an LMDB file, or
-    as a file of its own. Other sources are read by the code that packs them, in worker processes. `loader.explain()` says which it is.
+    Headers are read now, to list the samples. FastLoader's native threads read and decode the images where
+    they lie, if each lies in one piece in a local file: in tars, in uncompressed Arrow and Parquet files,
+    TFRecord files, MDS shards, LitData chunks, an LMDB file, or as a file of its own. Other sources are read
+    by the code that packs them, in worker processes. `loader.explain()` says which it is.
 
     Args:
-        source: whatever `fastload.pack` takes: ``"train-{000..146}.tar"``, a folder of .parquet files, a list of paths, a .csv, ...
-        transform: a callable for each image, as in ImageFolder; None: samples have Pillow images. One of `fastload.transforms`, or a list
-            of such, is run by FastLoader alone.
+        source: whatever `fastload.pack` takes: ``"train-{000..146}.tar"``, a folder of .parquet files, a list
+            of paths, a .csv, ...
+        transform: a callable for each image, as in ImageFolder; None: samples have Pillow images. One of
+            `fastload.transforms`, or a list of such, is run by FastLoader alone.
         fields: names of the fields, "image" among them; None: all.
-        options: options for reading a source, as `fastload.pack` has them: `label_column`, `format`, `split`, ...
+        options: options for reading a source, as `fastload.pack` has them: `label_column`, `format`, `split`,
+            ...
 
     Returns:
-        Samples: ``(image, value)`` where there is one field of integers beside the image, such as a label, else a dict of all fields.
+        Samples: ``(image, value)`` where there is one field of integers beside the image, such as a label,
+            else a dict of all fields.
 
     Raises:
-        ArgumentError: the source is a packed dataset, there is no such field, or one lies in the image, such as boxes.
+        ArgumentError: the source is a packed dataset, there is no such field, or one lies in the image, such
+            as boxes.
         PackError: the source cannot be read.
     """
     if isinstance(source, str | os.PathLike) and is_packed(expanded(source)):

@@ -1,8 +1,9 @@
 """Files of rows: the common parts of MDS shards and LitData chunks.
 
-Both begin with the number of rows, and the offset of each row and of the end of the last one (uint32 each). A row is the sizes of
-those of its values that have no fixed size (uint32 each), and the values, one after the other. Both formats name an encoding for each
-column, by which bytes become a field's value. MosaicML Streaming and LitData write an index.json into a folder of shards.
+Both begin with the number of rows, and the offset of each row and of the end of the last one (uint32 each). A
+row is the sizes of those of its values that have no fixed size (uint32 each), and the values, one after the
+other. Both formats name an encoding for each column, by which bytes become a field's value. MosaicML
+Streaming and LitData write an index.json into a folder of shards.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def float_text(data: bytes) -> Value:
 
 
 def pil_pixels(data: bytes) -> Array:
-    """Pixels that both libraries store as width, height and the length of the mode's name (uint32 each), the name, and rows.
+    """Pixels that both libraries store as width, height and the length of the mode's name (uint32 each), the
+    name, and rows.
 
     Raises:
         ValueError: a mode other than RGB and L, or another number of bytes than the size says.
@@ -128,7 +130,8 @@ def flat_array(dtype: np.dtype[Any]) -> Decode:
 
 
 def leads_out(name: str) -> bool:
-    """Returns True for a name that a file of a dataset gives, and that is no path below a folder. Links in the folder lead anywhere."""
+    """Returns True for a name that a file of a dataset gives, and that is no path below a folder. Links in
+    the folder lead anywhere."""
     return not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/")
 
 
@@ -167,7 +170,8 @@ class RowSource(NumberedInFiles):
         layout: name of the format.
 
     Raises:
-        PackError: a file is missing, damaged, or not the one that the index describes; no column can be the image, or several can.
+        PackError: a file is missing, damaged, or not the one that the index describes; no column can be the
+            image, or several can.
     """
 
     classes: tuple[str, ...] | None = None
@@ -195,12 +199,14 @@ class RowSource(NumberedInFiles):
             raise PackError(f"{title}: a column that cannot be stored: {error}") from error
 
     def _check_table(self, number: int, rows: int) -> None:
-        """Checks the offsets of a file's rows, and of the end of the last one; they are read again with each row."""
+        """Checks the offsets of a file's rows, and of the end of the last one; they are read again with
+        each row."""
         path, size = self.paths[number], self._ranges.size(number)
         header = 4 * (rows + 2)
         if rows > ROWS_MOST or size < header:
             raise PackError(
-                f"{path}: {size:,} bytes cannot hold the {rows:,} samples that the index says; copy both again"
+                f"{path}: {size:,} bytes cannot hold the {rows:,} samples that the index says; copy "
+                "both again"
             )
         table = np.frombuffer(self._ranges.read(number, 0, header), "<u4")
         if table[0] != rows:
@@ -210,7 +216,8 @@ class RowSource(NumberedInFiles):
         offsets = table[1:]
         if offsets[0] < header or offsets[-1] > size or not bool((offsets[1:] >= offsets[:-1]).all()):
             raise PackError(
-                f"{path}: its offsets of samples lie outside its {size:,} bytes, or run backwards; copy it again"
+                f"{path}: its offsets of samples lie outside its {size:,} bytes, or run backwards; "
+                "copy it again"
             )
 
     def _field(self, place: int) -> Field:
@@ -230,7 +237,8 @@ class RowSource(NumberedInFiles):
         begin, end = _OFFSETS.unpack(self._ranges.read(number, 4 * (row + 1), _OFFSETS.size))
         if end < begin:
             raise PackError(
-                f"{self.paths[number]}: its offsets of samples have changed since it was opened; copy it again"
+                f"{self.paths[number]}: its offsets of samples have changed since it was opened; "
+                "copy it again"
             )
         return number, row, begin, end - begin
 
@@ -256,7 +264,8 @@ class RowSource(NumberedInFiles):
             at += length
         if at != size:
             raise PackError(
-                f"{self.name(position)}: its values have {at:,} bytes in all, where the row has {size:,}; copy the file again"
+                f"{self.name(position)}: its values have {at:,} bytes in all, where the row has "
+                f"{size:,}; copy the file again"
             )
         return parts
 
@@ -318,7 +327,8 @@ def _image_and_label(title: str, columns: Sequence[Column]) -> tuple[str, str | 
     for column in columns:
         if column.encoding == "pil" and column.name != image:
             raise PackError(
-                f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the image {image!r}"
+                f"{title}: the column {column.name!r} of pixels (pil) cannot be stored beside the "
+                f"image {image!r}"
             )
     rest = [column for column in columns if column.name != image]
     return image, label_name(

@@ -1,11 +1,14 @@
-"""A .csv or .tsv of ``path,label[,more columns]``, paths relative to the file's own folder: its layout, its cells and its samples.
+"""A .csv or .tsv of ``path,label[,more columns]``, paths relative to the file's own folder: its layout, its
+cells and its samples.
 
-The layout is the delimiter, whether the first line names the columns, and the field of each column. A cell may hold a number, a text, or,
-as JSON, paths of further images and masks, boxes, and rows of numbers. Spaces around a number or a JSON value mean nothing.
+The layout is the delimiter, whether the first line names the columns, and the field of each column. A cell
+may hold a number, a text, or, as JSON, paths of further images and masks, boxes, and rows of numbers. Spaces
+around a number or a JSON value mean nothing.
 
-Tables of samples come from pandas, spreadsheets and competitions under a dozen conventions. A header line that is taken for a sample adds
-a class that does not exist, and a sample that is taken for a header is lost, both without a word. So a first line is a header, or is
-none, for a reason; where there is no reason either way, the user is asked.
+Tables of samples come from pandas, spreadsheets and competitions under a dozen conventions. A header line
+that is taken for a sample adds a class that does not exist, and a sample that is taken for a header is lost,
+both without a word. So a first line is a header, or is none, for a reason; where there is no reason either
+way, the user is asked.
 """
 
 from __future__ import annotations
@@ -120,15 +123,16 @@ TYPED_KINDS = (*FILE_KINDS, *BOX_KINDS, "labels", "ints", "floats")
 
 
 class TypedColumn:
-    """A column of one of `TYPED_KINDS`. A cell is parsed when its sample is read, so that a wrong one is that sample's error.
+    """A column of one of `TYPED_KINDS`. A cell is parsed when its sample is read, so that a wrong one is that
+    sample's error.
 
     Attributes:
         field: the field as which it is stored.
     """
 
     def __init__(self, name: str, kind: str, cells: Sequence[str], folder: str, boxes: str) -> None:
-        """`cells`: some of its cells, spread over the table; `folder`: that paths are relative to; `boxes`: the table's column of boxes, to
-        which labels belong; "": there is none."""
+        """`cells`: some of its cells, spread over the table; `folder`: that paths are relative to; `boxes`:
+        the table's column of boxes, to which labels belong; "": there is none."""
         self._folder = folder
         if kind in FILE_KINDS:
             deep = some_are_deep([self.path(cell) for cell in cells])
@@ -177,21 +181,25 @@ class TypedColumn:
             return whole_numbers(found, "int64", what)
         if not isinstance(found, list):
             raise PackError(f"{what}: no list of boxes")
+        # [...]: one box alone.
         return box_rows(
             [found] if found and not isinstance(found[0], list) else found, self.field.format, what
-        )  # [...]: one box alone
+        )
 
 
 COLUMN_KINDS = ("int", "float", "text", "json", *TYPED_KINDS)
 PATH_NAMES = frozenset(
-    "path file filename filepath fname image img imagepath imgpath imagefile imgfile imagefilename imagename imgname imagefilepath "
+    "path file filename filepath fname image img imagepath imgpath imagefile imgfile imagefilename "
+    "imagename imgname imagefilepath "
     "relativepath relpath filenames paths images".split()
 )
 """Header cells that name the column of paths, in lower case without spaces, dashes and underscores."""
 _ID_NAMES = frozenset("id ids imageid imageids imgid fileid".split())
-"""Header cells that name the column of paths where `images` or `suffix` says which files these are, written likewise."""
+"""Header cells that name the column of paths where `images` or `suffix` says which files these are,
+written likewise."""
 LABEL_NAMES = frozenset(
-    "label labels class classes classname classid classidx classindex category categoryid categoryname target targets labelname labelid "
+    "label labels class classes classname classid classidx classindex category categoryid "
+    "categoryname target targets labelname labelid "
     "labelidx y".split()
 )
 """Header cells that name the column of labels, written likewise."""
@@ -212,7 +220,8 @@ class TableLayout:
 
     Attributes:
         header: True if the first line is a header.
-        names: the name of each column; "path" and "label" are those of the paths and labels, "" is a column left out.
+        names: the name of each column; "path" and "label" are those of the paths and labels, "" is a column
+            left out.
         kinds: the kind that the header gives each column ("score:float"), None for those to be recognised.
     """
 
@@ -222,7 +231,8 @@ class TableLayout:
 
 
 def read_rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number and the cells of each line of a table, each cell with its spaces, as RFC 4180 has it; blank lines are passed over.
+    """Yields the number and the cells of each line of a table, each cell with its spaces, as RFC 4180 has it;
+    blank lines are passed over.
 
     Raises:
         PackError: the file cannot be read, is not UTF-8, has a broken quotation, or is empty.
@@ -250,8 +260,8 @@ def read_rows(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _place_of_damage(path: str) -> str:
-    """The place of a file's first byte that is not UTF-8, for a message; the error of a text that is read in blocks has only that in its
-    block."""
+    """The place of a file's first byte that is not UTF-8, for a message; the error of a text that is read in
+    blocks has only that in its block."""
     decoder, begin = codecs.getincrementaldecoder("utf-8")(), 0
     with suppress(OSError), open(path, "rb") as file:
         while data := file.read(_BLOCK):
@@ -268,8 +278,8 @@ def find_layout(path: str, rows: list[list[str]], options: TableOptions) -> Tabl
     """The layout of a table.
 
     Raises:
-        PackError: it cannot be told, or the options name a column that is not there. The message shows the first two lines and the
-            options that decide.
+        PackError: it cannot be told, or the options name a column that is not there. The message shows the
+            first two lines and the options that decide.
     """
     table = _Table(path, rows, options)
     return table.with_header() if table.has_header() else table.without_header()
@@ -286,7 +296,8 @@ class _Table:
         self.rows = rows
 
     def has_header(self) -> bool:
-        """Returns True if the first line names the columns: the user says so, or else the names in it and the files that it names do."""
+        """Returns True if the first line names the columns: the user says so, or else the names in it and
+        the files that it names do."""
         if self.options.header is not None:
             return self.options.header
         given = {
@@ -337,18 +348,21 @@ class _Table:
             if (not name and place) or (name and name in names[:place]) or name == "image":
                 cell = self.first[place]
                 raise PackError(
-                    f"{self.path}, line 1: column {cell!r} is empty, twice there, or named image; give it another name"
+                    f"{self.path}, line 1: column {cell!r} is empty, twice there, or named image; "
+                    "give it another name"
                 )
         return TableLayout(True, tuple(names), tuple(kinds))
 
     def without_header(self) -> TableLayout:
-        """The layout of a table that begins with a sample: path, label, column2, ... unless the options say otherwise."""
+        """The layout of a table that begins with a sample: path, label, column2, ... unless the options
+        say otherwise."""
         count = len(self.first)
         files = [place for place, cell in enumerate(self.first) if self._may_be_path(cell)]
         paths = self._named(self.options.path_column, []) if self.options.path_column is not None else 0
         if self.options.path_column is None and files and 0 not in files:
             raise self._unclear(
-                f"its first line has no file's name in its first column, but one in column {files[0]}, counted from 0"
+                "its first line has no file's name in its first column, but one in column "
+                f"{files[0]}, counted from 0"
             )
         labels: int | None = 1 - paths if count == 2 else (1 if count > 1 and paths == 0 else None)
         if self.options.label_column is not None:
@@ -427,13 +441,16 @@ class _Table:
         shown = "; ".join(f"line {number}: {_shown(row)}" for number, row in enumerate(self.rows[:2], 1))
         has_ids = any(_plain(_split_kind(cell)[0]) in _ID_NAMES for cell in self.first)
         ids = (
-            "; of ids without folder or suffix, name these with --images DIR and --suffix .jpg (images=, suffix=)"
+            "; of ids without folder or suffix, name these with --images DIR and --suffix .jpg "
+            "(images=, suffix=)"
             if has_ids
             else ""
         )
         return PackError(
-            f"{self.path}: {reason}: {shown}. Name the columns with --path-column and --label-column (path_column=, label_column= in "
-            f"Python; a header's names, or numbers from 0), and say --no-header (header=False) if line 1 is a sample{ids}"
+            f"{self.path}: {reason}: {shown}. Name the columns with --path-column and --label-column "
+            "(path_column=, label_column= in "
+            "Python; a header's names, or numbers from 0), and say --no-header (header=False) if "
+            f"line 1 is a sample{ids}"
         )
 
 
@@ -456,7 +473,8 @@ def _bounded_lines(file: TextIO) -> Iterator[str]:
 
 
 def _delimiter(file: TextIO, path: str) -> str:
-    """The delimiter that cuts the first lines into the same number of cells, with paths among them where that does not decide."""
+    """The delimiter that cuts the first lines into the same number of cells, with paths among them where
+    that does not decide."""
     candidates = _DELIMITERS.get(os.path.splitext(path)[1].lower(), ",;\t|")
 
     def fitness(delimiter: str) -> tuple[bool, int]:
@@ -481,7 +499,8 @@ def _plain(name: str) -> str:
 
 
 def _split_kind(cell: str) -> tuple[str, str]:
-    """The name and the kind in "name:kind", without the spaces around them, which a field's name cannot have."""
+    """The name and the kind in "name:kind", without the spaces around them, which a field's name cannot
+    have."""
     name, colon, kind = cell.rpartition(":")
     return (name.strip(), kind.strip()) if colon else (cell.strip(), "")
 
@@ -525,20 +544,22 @@ class _Column:
 class TableSource(Listed):
     """One sample a line.
 
-    The first line names the columns when it has a name for the paths among its cells (path, filename, image_path, ...; see
-    `table_layout`), which may then stand anywhere; the column called label, class, target, ... becomes ``label``, and a
-    column's kind may be given as ``score:float``, one of int, float, text, json, or of `TYPED_KINDS`: image and mask are paths; boxes
-    (xyxy, or a format such as xywh), labels (of the boxes), ints and floats are JSON lists. The first column of kind image has the paths.
-    Without such a line the columns are path, label, column2, column3, ... A column without a given kind is int when every cell is one,
-    else float, else json when every cell is a JSON object or list, else text. Labels are numbers, or else the names of classes: sorted,
-    numbered from 0, and kept.
+    The first line names the columns when it has a name for the paths among its cells (path, filename,
+    image_path, ...; see `table_layout`), which may then stand anywhere; the column called label, class,
+    target, ... becomes ``label``, and a column's kind may be given as ``score:float``, one of int, float,
+    text, json, or of `TYPED_KINDS`: image and mask are paths; boxes (xyxy, or a format such as xywh), labels
+    (of the boxes), ints and floats are JSON lists. The first column of kind image has the paths. Without such
+    a line the columns are path, label, column2, column3, ... A column without a given kind is int when every
+    cell is one, else float, else json when every cell is a JSON object or list, else text. Labels are
+    numbers, or else the names of classes: sorted, numbered from 0, and kept.
 
-    Spaces belong to a cell, as RFC 4180 has it: paths, class names and texts keep those that they begin or end with. Around numbers and
-    JSON they mean nothing.
+    Spaces belong to a cell, as RFC 4180 has it: paths, class names and texts keep those that they begin or
+    end with. Around numbers and JSON they mean nothing.
 
     Raises:
-        PackError: a first line that may be a header or a sample, a line with too many or too few cells, a cell that is not of
-            its column's kind, a label that is no number among labels that are; the message names file and line.
+        PackError: a first line that may be a header or a sample, a line with too many or too few cells, a
+            cell that is not of its column's kind, a label that is no number among labels that are; the
+            message names file and line.
     """
 
     layout = "table"
@@ -585,7 +606,8 @@ class TableSource(Listed):
         return self._notices.all()
 
     def _walk(self, layout: TableLayout) -> list[_Column]:
-        """The properties of all columns. Raises PackError for a line of another number of cells, or one without a path."""
+        """The properties of all columns. Raises PackError for a line of another number of cells, or one
+        without a path."""
         columns = [_Column() for _ in layout.names]
         wanted = [
             (place, columns[place], name == "label")
@@ -596,7 +618,8 @@ class TableSource(Listed):
         for line, row in self._lines():
             if len(row) != len(layout.names):
                 raise PackError(
-                    f"{self.title}, line {line}: {len(row)} cells where the first line has {len(layout.names)}"
+                    f"{self.title}, line {line}: {len(row)} cells where the first line has "
+                    f"{len(layout.names)}"
                 )
             if not blank and not row[self._path].strip():
                 blank = line
@@ -638,7 +661,8 @@ class TableSource(Listed):
         return tuple(fields)
 
     def _label_kind(self, column: _Column) -> str:
-        """int or float when labels are numbers, "class" when none is; a mixture names the line of the odd one out."""
+        """int or float when labels are numbers, "class" when none is; a mixture names the line of the odd
+        one out."""
         if column.numbers == 0:
             if column.blank is not None:
                 raise PackError(f"{self.title}, line {column.blank}: no label")
@@ -727,7 +751,8 @@ class TableSource(Listed):
             if cell == cell.strip() or not os.path.exists(_file_of(self.title, cell.strip(), self._options)):
                 raise
             raise PackError(
-                f"line {line} of {self.title} has the path {cell!r}, and the file is called {cell.strip()!r}: take the "
+                f"line {line} of {self.title} has the path {cell!r}, and the file is called "
+                f"{cell.strip()!r}: take the "
                 "spaces out of the table, where they belong to the cell"
             ) from None
 
@@ -739,7 +764,8 @@ def is_table(path: str) -> bool:
 
 def _refuse_columns(given: Given) -> Source:
     raise ArgumentError(
-        "path_column, label_column, header, images and suffix (--path-column, --images, ...) are for a .csv or .tsv"
+        "path_column, label_column, header, images and suffix (--path-column, --images, ...) are for "
+        "a .csv or .tsv"
     )
 
 

@@ -1,5 +1,5 @@
-"""WebDataset tars: members that share a name up to the first dot make one sample. Members are listed first, and read later, by place.
-A tar that `fastload export` wrote names its fields, and the member of each.
+"""WebDataset tars: members that share a name up to the first dot make one sample. Members are listed first,
+and read later, by place. A tar that `fastload export` wrote names its fields, and the member of each.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class TarSamples(Listed):
     def _part(self, position: int, number: int, extension: str, offset: int, size: int) -> bytes:
         if size > FILE_BYTES:
             raise PackError(
-                f"{self.name(position)}: its .{extension} has {size:,} bytes, more than the limit of {FILE_BYTES:,}"
+                f"{self.name(position)}: its .{extension} has {size:,} bytes, more than the limit of "
+                f"{FILE_BYTES:,}"
             )
         return self._ranges.read(number, offset, size)
 
@@ -178,7 +179,8 @@ def expand_all(patterns: list[str], what: str) -> list[str]:
 
 
 def member_value(name: str, extension: str, data: bytes) -> Value:
-    """The value of a member, by the last part of its extension. Raises PackError, which names sample and member."""
+    """The value of a member, by the last part of its extension. Raises PackError, which names sample and
+    member."""
     ending = extension.rpartition(".")[2]
     try:
         if ending == "cls":
@@ -203,7 +205,8 @@ def member_value(name: str, extension: str, data: bytes) -> Value:
 
 
 class _Headers:
-    """A tar as tarfile reads it, header by header. A header may claim any length, which tarfile would read at once."""
+    """A tar as tarfile reads it, header by header. A header may claim any length, which tarfile would read
+    at once."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -216,7 +219,8 @@ class _Headers:
 
 
 def _index(path: str, number: int, left_out: Notices, rows: Texts) -> str:
-    """The comment of one tar; adds the rows of its samples, neighbouring members of one base name, without reading their data.
+    """The comment of one tar; adds the rows of its samples, neighbouring members of one base name, without
+    reading their data.
 
     Raises:
         PackError: no regular file, no plain tar, or a damaged one.
@@ -245,9 +249,8 @@ def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notice
         for member in tar:
             # A member list as long as the tar would stay in memory otherwise.
             tar.members = []
-            if (
-                member.size < 0 or member.offset <= last
-            ):  # a negative size leads back to a header that was read before, for ever
+            # A negative size leads back to a header that was read before, for ever.
+            if member.size < 0 or member.offset <= last:
                 raise tarfile.ReadError(f"{member.name} has a size of {member.size}")
             last = member.offset
             folder, base = os.path.split(member.name)
@@ -281,7 +284,8 @@ _PICTURES = (*dict.fromkeys(codec.ending for codec in CODECS.values() if codec.e
 
 
 def member_names(fields: Iterable[Field]) -> dict[str, str]:
-    """By the field's name, the text before the last dot in the extension of its member; only fields with members of their own."""
+    """By the field's name, the text before the last dot in the extension of its member; only fields with
+    members of their own."""
     found: dict[str, str] = {}
     for field in fields:
         if field.handler.member:
@@ -303,9 +307,11 @@ def declaration_of(tars: Tars) -> tuple[Schema, tuple[str, ...] | None, Form | N
 
 
 class ExportedTar(TarSamples):
-    """The samples of tars with the fields that they say, each equal to that of the dataset; floats that were not finite are NaN.
+    """The samples of tars with the fields that they say, each equal to that of the dataset; floats that were
+    not finite are NaN.
 
-    A sample that lacks a member, or has another one, is an error of its own; the packer's message begins with its name.
+    A sample that lacks a member, or has another one, is an error of its own; the packer's message begins with
+    its name.
     """
 
     layout = "tar that fastload exported"
@@ -391,7 +397,8 @@ _LOSSLESS = ("png", "webp")
 
 
 def tar_source(patterns: list[str]) -> Source:
-    """The source of tars: of those that `fastload export` wrote, all alike, with the fields that they say; else by their members' names.
+    """The source of tars: of those that `fastload export` wrote, all alike, with the fields that they say;
+    else by their members' names.
 
     Raises:
         PackError: no such tar, a damaged one, or samples that are not alike.
@@ -404,11 +411,12 @@ def tar_source(patterns: list[str]) -> Source:
 class TarSource(TarSamples):
     """One or many .tar files, read in the order given, by offset.
 
-    A member's extension is all that follows the first dot of its base name, and the last part of it says what it
-    holds: jpg, jpeg, png, webp (the image), cls (an integer, the field ``label``), txt (text), json, npy (an array of one dtype, and of one
-    shape but for the first side); anything else is a bytes field. Each field is named by the extension. Beside the image, right.jpg is a
-    further image, the field ``right``; mask.png (or seg.png, of `MASK_NAMES`) a mask, the field ``mask``; and boxes.npy with rows of four
-    are boxes (xyxy), the field ``boxes``. Every sample has the same fields as the first.
+    A member's extension is all that follows the first dot of its base name, and the last part of it says what
+    it holds: jpg, jpeg, png, webp (the image), cls (an integer, the field ``label``), txt (text), json, npy
+    (an array of one dtype, and of one shape but for the first side); anything else is a bytes field. Each
+    field is named by the extension. Beside the image, right.jpg is a further image, the field ``right``;
+    mask.png (or seg.png, of `MASK_NAMES`) a mask, the field ``mask``; and boxes.npy with rows of four are
+    boxes (xyxy), the field ``boxes``. Every sample has the same fields as the first.
 
     Raises:
         PackError: no such tar, a damaged one, a sample without an image, or with other fields than the first.
@@ -424,7 +432,8 @@ class TarSource(TarSamples):
                 have, need = set(self._extensions(position)), set(self._extensions(0))
                 if self._image_of(have) == "" or have - {self._image_of(have)} != need - {self._image}:
                     raise PackError(
-                        f"{self.name(position)}: its members are {', '.join(sorted(have))}, but the first sample has "
+                        f"{self.name(position)}: its members are {', '.join(sorted(have))}, but the "
+                        "first sample has "
                         f"{', '.join(sorted(need))}; every sample needs the same"
                     )
         self._kinds: dict[str, Field] = {}
@@ -433,7 +442,8 @@ class TarSource(TarSamples):
         self.fields = tuple(self._kinds.values())
         if len({field.name for field in self.fields}) < len(self.fields):
             raise PackError(
-                f"{self.title}: two members of a sample are one field among {', '.join(self._others)}; rename one"
+                f"{self.title}: two members of a sample are one field among "
+                f"{', '.join(self._others)}; rename one"
             )
 
     @staticmethod
@@ -486,7 +496,8 @@ class TarSource(TarSamples):
         return first_readable(deep, len(self))
 
     def _array_field(self, extension: str, stem: str) -> Field:
-        """The field of arrays: some of them, spread over all samples, tell whether their first sides differ."""
+        """The field of arrays: some of them, spread over all samples, tell whether their first sides
+        differ."""
         first = first_readable(lambda position: self._array(position, extension), len(self))
         shapes = {first.shape}
         for position in range(0, len(self), max(1, len(self) // FIRST_TRIES)):

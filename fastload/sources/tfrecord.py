@@ -1,9 +1,12 @@
-"""TFRecord files of tf.train.Example records: TensorFlow's own, those of TensorFlow Datasets, and those of the package tfrecord.
+"""TFRecord files of tf.train.Example records: TensorFlow's own, those of TensorFlow Datasets, and those of
+the package tfrecord.
 
-The parser of the protocol buffer tf.train.Example reads no other. It reads no value until asked, so that an image can be skipped.
+The parser of the protocol buffer tf.train.Example reads no other. It reads no value until asked, so that an
+image can be skipped.
 
-An Example holds a map of features by name; each is a list of bytes, of floats (32 bit) or of integers (64 bit). The wire format is that of
-https://protobuf.dev/programming-guides/encoding. Sizes are checked before use, and nothing here recurses.
+An Example holds a map of features by name; each is a list of bytes, of floats (32 bit) or of integers (64
+bit). The wire format is that of https://protobuf.dev/programming-guides/encoding. Sizes are checked before
+use, and nothing here recurses.
 """
 
 from __future__ import annotations
@@ -123,7 +126,8 @@ def _entry(data: bytes, at: int, end: int) -> tuple[str, Feature | None]:
 
 
 def bytes_of(data: bytes, feature: Feature) -> list[tuple[int, int]]:
-    """(offset, size) of each value of a feature of kind BYTES. IndexError where `data` ends before the last of them begins."""
+    """(offset, size) of each value of a feature of kind BYTES. IndexError where `data` ends before the
+    last of them begins."""
     found: list[tuple[int, int]] = []
     at = feature.begin
     while at < feature.end:
@@ -219,7 +223,8 @@ _COMPRESSED = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", 
 
 
 def is_tfrecord(path: str) -> bool:
-    """Returns True if a file has a name as TFRecords have: x.tfrecord, x.tfrecords, x.tfrec, train-00000-of-00010."""
+    """Returns True if a file has a name as TFRecords have: x.tfrecord, x.tfrecords, x.tfrec,
+    train-00000-of-00010."""
     return _NAMES.fullmatch(os.path.basename(path)) is not None
 
 
@@ -232,7 +237,8 @@ def one_split(folder: str, names: Sequence[str]) -> None:
     splits = sorted({_SHARD.sub("", name) for name in names if _SHARD.search(name)})
     if len(splits) > 1:
         raise PackError(
-            f"{folder}: it holds several sets ({', '.join(splits[:5])}); give one of them as a pattern: '{folder}/{splits[0]}-*'"
+            f"{folder}: it holds several sets ({', '.join(splits[:5])}); give one of them as a "
+            f"pattern: '{folder}/{splits[0]}-*'"
         )
 
 
@@ -242,16 +248,19 @@ _ROW = struct.Struct("<IQQQ")  # file, record in the file, offset of its data, s
 class TFRecordSource(Listed, NumberedInFiles):
     """One or many uncompressed TFRecord files, read in the order given, by offset.
 
-    The image is the feature ``image/encoded``, or one of a usual name (image, jpeg, ...), or the only one that holds pictures. The label is
-    ``label``, ``image/class/label``, or an integer of another usual name; its values stay as they are. Names of classes come from a
-    label.labels.txt in the folder, as TensorFlow Datasets writes it.
+    The image is the feature ``image/encoded``, or one of a usual name (image, jpeg, ...), or the only one
+    that holds pictures. The label is ``label``, ``image/class/label``, or an integer of another usual name;
+    its values stay as they are. Names of classes come from a label.labels.txt in the folder, as TensorFlow
+    Datasets writes it.
 
-    Each other feature is a field of its name. `SURVEYED` records settle the kinds: one integer or float a record is a number, several,
-    always as many, an array (int64 or float32), and a number of them that varies JSON. One bytes value is text if it is UTF-8 in all of
-    them, else bytes; several are JSON if they are text. A record that has another feature, or one of another kind, is that sample's error.
+    Each other feature is a field of its name. `SURVEYED` records settle the kinds: one integer or float a
+    record is a number, several, always as many, an array (int64 or float32), and a number of them that varies
+    JSON. One bytes value is text if it is UTF-8 in all of them, else bytes; several are JSON if they are
+    text. A record that has another feature, or one of another kind, is that sample's error.
 
     Raises:
-        PackError: a file is missing, compressed or damaged, or its records are not tf.train.Examples with a picture.
+        PackError: a file is missing, compressed or damaged, or its records are not tf.train.Examples with a
+            picture.
     """
 
     layout = "TFRecord files"
@@ -386,7 +395,8 @@ def _class_names(folder: str) -> tuple[str, ...] | None:
 
 
 class _Survey:
-    """Common properties of some records of a source: the feature that is the image, and the fields of the others."""
+    """Common properties of some records of a source: the feature that is the image, and the fields of the
+    others."""
 
     def __init__(self, source: TFRecordSource) -> None:
         self._kinds: dict[str, set[int]] = {}
@@ -416,7 +426,8 @@ class _Survey:
         pictures = [name for name, count in self._pictures.items() if 2 * count >= self._looked]
         if self._pictures and not pictures:
             raise PackError(
-                f"{source.title}: none of {', '.join(names)} is a picture's file (JPEG, PNG, ...); raw pixels have no size or layout that "
+                f"{source.title}: none of {', '.join(names)} is a picture's file (JPEG, PNG, ...); "
+                "raw pixels have no size or layout that "
                 "fastload knows: read them in a Dataset of your own, and pack that"
             )
         self.image = image_name(source.title, names, pictures, pictures, _IMAGE_NAMES)
@@ -488,7 +499,8 @@ def _index(ranges: FileRanges, number: int, rows: Texts) -> None:
         if _masked(header[:8]) != crc:
             if at == 0 and header.startswith(_COMPRESSED):
                 raise PackError(
-                    f"{path}: a compressed TFRecord file cannot be read at any position; unpack it first (gunzip)"
+                    f"{path}: a compressed TFRecord file cannot be read at any position; unpack it "
+                    "first (gunzip)"
                 )
             what = "not a TFRecord file" if at == 0 else f"damaged at byte {at:,}: copy it again"
             raise PackError(f"{path}: {what} (the checksum of a record's length does not match)")

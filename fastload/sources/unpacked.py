@@ -1,4 +1,5 @@
-"""The folder that `fastload unpack` wrote: pictures as files, all other values in fields.jsonl, and the fields in fastload.json."""
+"""The folder that `fastload unpack` wrote: pictures as files, all other values in fields.jsonl, and the
+fields in fastload.json."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class _Places(ByteStrings):
 
 
 class UnpackedSource(Listed):
-    """The samples of a folder that `fastload unpack` wrote, in their order. Every field is what it was in the dataset.
+    """The samples of a folder that `fastload unpack` wrote, in their order. Every field is what it was in the
+    dataset.
 
     A row is the place of a sample's line in fields.jsonl.
 
@@ -113,7 +115,8 @@ class UnpackedSource(Listed):
         return self._ranges.read(0, start, end - start)
 
     def _path(self, position: int) -> str:
-        """The path of an image, which stands first in its line, so that the rest of the line need not be parsed."""
+        """The path of an image, which stands first in its line, so that the rest of the line need not be
+        parsed."""
         head = b"{" + json.dumps(self._key).encode() + b": "
         line = self._line(position)
         end = line.find(b'", ', len(head)) if line.startswith(head + b'"') else -1
@@ -139,7 +142,8 @@ class UnpackedSource(Listed):
 
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
-        """Pictures in the folder, but for those of further fields, that no line names: they were added since."""
+        """Pictures in the folder, but for those of further fields, that no line names: they were added
+        since."""
         first, left_out = self._parsed(0), Notices()
         further = [str(first.get(field.name)) for field in self.fields if field.handler.is_picture]
         beside = {os.path.normpath(os.path.join(self.title, os.path.dirname(path))) for path in further}
@@ -221,7 +225,8 @@ def is_unpacked(folder: str) -> bool:
 
 def _refuse_unfinished(given: Given) -> Source:
     raise PackError(
-        f"{given.path} is unfinished: `fastload unpack` was stopped before its end; the same command goes on with it"
+        f"{given.path} is unfinished: `fastload unpack` was stopped before its end; the same command "
+        "goes on with it"
     )
 
 

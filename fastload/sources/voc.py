@@ -1,6 +1,8 @@
-"""Pascal VOC's layout: JPEGImages with Annotations (boxes in XML) or SegmentationClass (labels in palette PNGs), and lists in ImageSets.
+"""Pascal VOC's layout: JPEGImages with Annotations (boxes in XML) or SegmentationClass (labels in palette
+PNGs), and lists in ImageSets.
 
-Small XML files from anywhere, parsed without document types: they cannot define entities, nor name other files.
+Small XML files from anywhere, parsed without document types: they cannot define entities, nor name other
+files.
 """
 
 from __future__ import annotations
@@ -97,7 +99,8 @@ def read_xml(path: str) -> Element:
 
 
 VOC_CLASSES = tuple(
-    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person pottedplant sheep sofa train "
+    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person "
+    "pottedplant sheep sofa train "
     "tvmonitor".split()
 )
 _LIST_BYTES = 64 << 20
@@ -107,9 +110,10 @@ _FLAGS = ("difficult", "truncated")
 class VocSource(AnnotatedFiles):
     """Objects of Pascal VOC's annotations.
 
-    The fields: `boxes` (xyxy, float32: pixels from 0, with the right and lower edge, where the file counts from 1 and includes the last
-    pixel), and for each its `labels`, `difficult` and `truncated`. The classes are the challenge's twenty where no other is named in
-    Annotations, else all names there, sorted; so they are the same for every split.
+    The fields: `boxes` (xyxy, float32: pixels from 0, with the right and lower edge, where the file counts
+    from 1 and includes the last pixel), and for each its `labels`, `difficult` and `truncated`. The classes
+    are the challenge's twenty where no other is named in Annotations, else all names there, sorted; so they
+    are the same for every split.
     """
 
     layout = "Pascal VOC"
@@ -165,7 +169,8 @@ class VocSource(AnnotatedFiles):
 
 
 def _size(found: Element) -> tuple[int, int] | None:
-    """(height, width) that an annotation says its image has; None: it does not say it, as tools do that write 0."""
+    """(height, width) that an annotation says its image has; None: it does not say it, as tools do that
+    write 0."""
     sides = [found.value("size", side) for side in ("height", "width")]
     if not all(side.isascii() and side.isdecimal() and 0 < int(side[:10]) for side in sides):
         return None
@@ -184,7 +189,8 @@ def _box(what: str, found: Element) -> tuple[float, ...]:
         raise PackError(f"{what}: its bndbox {texts} has a side that is NaN, infinite or too large")
     if right < left or bottom < top:
         raise PackError(
-            f"{what}: its bndbox [xmin, ymin, xmax, ymax] is {texts}: x2 < x1 or y2 < y1; correct or remove it"
+            f"{what}: its bndbox [xmin, ymin, xmax, ymax] is {texts}: x2 < x1 or y2 < y1; correct or "
+            "remove it"
         )
     return max(left - 1, 0.0), max(top - 1, 0.0), right, bottom
 
@@ -202,7 +208,8 @@ def _classes(folder: str, annotations: list[str]) -> tuple[str, ...]:
 
 
 def _stems(root: str, task: str, split: str | None, folder: str, ending: str) -> list[str]:
-    """Names without endings of the images of a split, or of all files of a folder. Raises PackError if there are none."""
+    """Names without endings of the images of a split, or of all files of a folder. Raises PackError if
+    there are none."""
     listed = _listed(root, task, split)
     stems = (
         listed
@@ -225,10 +232,11 @@ def voc_source(path: str, options: LayoutOptions) -> VocSource:
 
 
 def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
-    """The images of a split of ImageSets/Segmentation, or all that have a mask, with the masks of classes, and of objects if all have one.
+    """The images of a split of ImageSets/Segmentation, or all that have a mask, with the masks of classes,
+    and of objects if all have one.
 
-    255 is of no class. The names of the classes come from labelmap.txt, as CVAT writes it; those of the challenge (a folder VOC20..) are
-    known.
+    255 is of no class. The names of the classes come from labelmap.txt, as CVAT writes it; those of the
+    challenge (a folder VOC20..) are known.
     """
     root = voc_root(path)
     top = os.path.join(root, "SegmentationClass")
@@ -243,7 +251,8 @@ def voc_segmentation_source(path: str, options: LayoutOptions) -> MaskedFiles:
 
 
 def voc_root(path: str) -> str:
-    """The folder of JPEGImages: the one given, or the only one below it (or below VOCdevkit) that has such a folder."""
+    """The folder of JPEGImages: the one given, or the only one below it (or below VOCdevkit) that has such
+    a folder."""
     for top in (path, os.path.join(path, "VOCdevkit")):
         if "JPEGImages" in (below := subfolders(top)):
             return top
@@ -260,9 +269,8 @@ def voc_root(path: str) -> str:
 def _listed(root: str, task: str, split: str | None) -> list[str] | None:
     """The names that the list of a split has; None: there are no lists, and no split is named."""
     folder = os.path.join(root, "ImageSets", task)
-    known = [
-        name[:-4] for name in files_in(folder, ".txt") if "_" not in name
-    ]  # aeroplane_train.txt is of one class
+    # aeroplane_train.txt is of one class.
+    known = [name[:-4] for name in files_in(folder, ".txt") if "_" not in name]
     if not known and split is None:
         return None
     path = os.path.join(folder, f"{chosen_split(root, known, split, f'lists in ImageSets/{task}')}.txt")

@@ -1,4 +1,5 @@
-"""YOLO's layout: images/ and labels/ with a .txt for each image, and a data.yaml that names the folders and the classes."""
+"""YOLO's layout: images/ and labels/ with a .txt for each image, and a data.yaml that names the folders
+and the classes."""
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ class YoloConfig:
 class YoloSource(AnnotatedFiles):
     """Boxes, outlines or keypoints in YOLO's label files. An image without one has no objects.
 
-    The fields: `boxes` (cxcywh, float32, in pixels) and the `labels` of them; `polygons`, where lines are outlines (then a box is what
-    encloses them); `keypoints`, where data.yaml has a kpt_shape.
+    The fields: `boxes` (cxcywh, float32, in pixels) and the `labels` of them; `polygons`, where lines are
+    outlines (then a box is what encloses them); `keypoints`, where data.yaml has a kpt_shape.
 
     Raises:
         PackError: no image in it.
@@ -94,7 +95,8 @@ class YoloSource(AnnotatedFiles):
         there = [path for path in self._texts if os.path.isfile(path)]
         if not there:
             raise PackError(
-                f"{self.title}: none of its {len(self._images)} images has a label file; {self._texts[0]} would be the first"
+                f"{self.title}: none of its {len(self._images)} images has a label file; "
+                f"{self._texts[0]} would be the first"
             )
         for path in there[:: max(1, len(there) // FIRST_TRIES)]:
             try:
@@ -149,7 +151,8 @@ class YoloSource(AnnotatedFiles):
             raise PackError(f"{what}: {error}") from None
         if not 0 <= label < (len(self.classes) if self.classes else 2**31) or label != int(label):
             raise PackError(
-                f"{what}: the class {cells[0]} is none of {len(self.classes) if self.classes else 'the'} classes, from 0"
+                f"{what}: the class {cells[0]} is none of "
+                f"{len(self.classes) if self.classes else 'the'} classes, from 0"
             )
         per_point = self._keypoints[1] if self._keypoints is not None else 2
         wanted = 4 + self._keypoints[0] * per_point if self._keypoints is not None else 4
@@ -192,7 +195,8 @@ def _label_file(image: str) -> str:
 
 
 def yolo_source(path: str, options: LayoutOptions) -> YoloSource:
-    """The images of a split that a data.yaml names, or of a folder with images and labels; `path` is the folder, or the data.yaml."""
+    """The images of a split that a data.yaml names, or of a folder with images and labels; `path` is the
+    folder, or the data.yaml."""
     file = (
         path
         if os.path.isfile(path)
@@ -310,7 +314,8 @@ def _shape(file: str, value: Any) -> tuple[int, int] | None:
 
 
 def _point_names(value: Any, count: int) -> tuple[str, ...]:
-    """Names of the keypoints, as data.yaml has them for each class; () where it has none, or classes have different ones."""
+    """Names of the keypoints, as data.yaml has them for each class; () where it has none, or classes have
+    different ones."""
     lists = list(value.values()) if isinstance(value, dict) else [value]
     names = (
         tuple(lists[0])
@@ -321,7 +326,8 @@ def _point_names(value: Any, count: int) -> tuple[str, ...]:
 
 
 def _pairs(file: str, value: Any, count: int) -> tuple[tuple[int, int], ...] | None:
-    """The pairs of a flip_idx, which has for each keypoint the number of the one in whose place it comes; None: there is none."""
+    """The pairs of a flip_idx, which has for each keypoint the number of the one in whose place it comes;
+    None: there is none."""
     if value is None or value == []:
         return None
     sound = (
@@ -331,17 +337,20 @@ def _pairs(file: str, value: Any, count: int) -> tuple[tuple[int, int], ...] | N
     )
     if not sound or any(value[value[each]] != each for each in range(count)):
         raise PackError(
-            f"{file}: its flip_idx {shown(value)} does not name for each of the {count} keypoints the one that mirrors it"
+            f"{file}: its flip_idx {shown(value)} does not name for each of the {count} keypoints "
+            "the one that mirrors it"
         )
     return tuple((place, other) for place, other in enumerate(value) if place < other)
 
 
 def _images(root: str, entry: str, file: str) -> list[str]:
-    """The images that an entry of a data.yaml means: those below a folder, or those that a .txt file lists."""
+    """The images that an entry of a data.yaml means: those below a folder, or those that a .txt file
+    lists."""
+    # "../train/images", from a folder that is not there, as Roboflow writes.
     for each in (
         entry,
         entry.removeprefix("../"),
-    ):  # "../train/images", from a folder that is not there, as Roboflow writes
+    ):
         path = os.path.normpath(os.path.join(root, each))
         if os.path.isdir(path):
             return list(by_stem(path, IMAGE_EXTENSIONS).values())

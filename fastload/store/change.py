@@ -1,14 +1,15 @@
-"""DatasetChange: makes the next version of a dataset, so that a kill at any point leaves the old version or the new one.
+"""DatasetChange: makes the next version of a dataset, so that a kill at any point leaves the old version or
+the new one.
 
 NOTE [ change: what is durable when ]
 1. New files get unused names; no file that a version names is changed. They are synced, and then the folder.
 2. The manifest of the version until now is copied to its own name, manifest-00001.json and so on, and synced.
-3. manifest.json is replaced by the new version's, by rename. That is the commit. Version n is what manifest.json describes if that is its
-   number, else what the manifest of that name describes.
-4. Files that no manifest names, and manifests of versions that never came, were left over by a kill. The next writer removes them, under
-   the lock that admits one writer.
-Old versions, and files that only they name, stay until they are pruned: a reader that has one open, a forked child or a spawned worker too,
-goes on with it.
+3. manifest.json is replaced by the new version's, by rename. That is the commit. Version n is what
+   manifest.json describes if that is its number, else what the manifest of that name describes.
+4. Files that no manifest names, and manifests of versions that never came, were left over by a kill. The next
+   writer removes them, under the lock that admits one writer.
+Old versions, and files that only they name, stay until they are pruned: a reader that has one open, a forked
+child or a spawned worker too, goes on with it.
 
 `LockedDataset` is a finished dataset that one process may change, with the names and files in its folder.
 
@@ -52,7 +53,8 @@ _NUMBERS = 10**9
 
 
 class LockedDataset:
-    """A finished dataset, locked so that it has one writer at a time. The lock ends with the process, however that ends.
+    """A finished dataset, locked so that it has one writer at a time. The lock ends with the process, however
+    that ends.
 
     Attributes:
         path: the dataset's folder.
@@ -61,10 +63,12 @@ class LockedDataset:
     """
 
     def __init__(self, path: str | os.PathLike[str], go_on: str, *, tidy: bool = True) -> None:
-        """Locks the dataset in the folder `path`, and removes files left over by a kill; with tidy=False it removes nothing.
+        """Locks the dataset in the folder `path`, and removes files left over by a kill; with tidy=False it
+        removes nothing.
 
         Raises:
-            DatasetError: there is no finished dataset, or its manifest, or that of an older version, is invalid.
+            DatasetError: there is no finished dataset, or its manifest, or that of an older version, is
+                invalid.
             PackError: another process is writing there, or the folder is not writable.
         """
         self.path = dataset_folder(path)
@@ -98,7 +102,8 @@ class LockedDataset:
             self._lock = -1
 
     def unused_name(self, kind: PartKind) -> str:
-        """An unused name for a file. It comes after all others, so that a name is not soon used again for another file."""
+        """An unused name for a file. It comes after all others, so that a name is not soon used again for
+        another file."""
         return next(self.unused_names(kind))
 
     def unused_names(self, kind: PartKind) -> Iterator[str]:
@@ -131,7 +136,8 @@ class LockedDataset:
         return [file for file in files if file not in named and file not in self._older_names()]
 
     def remove_leftovers(self) -> int:
-        """Removes the files that a kill left over, which no version names, and returns how many bytes they had.
+        """Removes the files that a kill left over, which no version names, and returns how many bytes they
+        had.
 
         Raises:
             DatasetError: the manifest of an older version is invalid, so that what it names is not known.
@@ -150,7 +156,8 @@ class LockedDataset:
         return self.remove(name for name in self._files() if left_over(name))
 
     def remove(self, names: Iterable[str]) -> int:
-        """Removes files of the dataset's own folder, and returns how many bytes they had. Raises PackError."""
+        """Removes files of the dataset's own folder, and returns how many bytes they had. Raises
+        PackError."""
         return sum(self._remove(self.path / name) for name in list(names))
 
     @staticmethod
@@ -169,7 +176,8 @@ class LockedDataset:
             return [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
 
     def _older_names(self) -> set[str]:
-        """Names of the files that older versions name. They are kept: older manifests do not change while the lock is held."""
+        """Names of the files that older versions name. They are kept: older manifests do not change while
+        the lock is held."""
         if self._older is None:
             versions = old_versions(self.path, self.manifest.version)
             try:
@@ -207,8 +215,10 @@ def _is_manifest(name: str) -> bool:
 class DatasetChange(LockedDataset):
     """A change of a finished dataset. See NOTE [ change: what is durable when ].
 
-    1. Write the files that the new version names: `write_segments`, or files of your own under an `unused_name`, synced.
-    2. `commit` makes the new version. Without it the dataset is unchanged, and the next writer removes the files.
+    1. Write the files that the new version names: `write_segments`, or files of your own under an
+       `unused_name`, synced.
+    2. `commit` makes the new version. Without it the dataset is unchanged, and the next writer removes the
+       files.
     """
 
     def write_segments(self, kind: PartKind, parts: Iterable[Any]) -> list[Segment]:
@@ -238,7 +248,8 @@ class DatasetChange(LockedDataset):
         return segments
 
     def with_sidecars(self, manifest: Manifest) -> Manifest:
-        """The manifest with its sidecars as one where they are more than SIDECARS_MOST, so that opening reads few files.
+        """The manifest with its sidecars as one where they are more than SIDECARS_MOST, so that opening reads
+        few files.
 
         Raises:
             PackError: the disk is full or fails.
@@ -278,7 +289,8 @@ class DatasetChange(LockedDataset):
         return new
 
     def prune(self, keep: int) -> tuple[list[int], int]:
-        """Removes all versions but the newest `keep`, and every file of the dataset's folder that none of these names.
+        """Removes all versions but the newest `keep`, and every file of the dataset's folder that none of
+        these names.
 
         Returns:
             The numbers of the versions that were removed, and the bytes of all files that were.

@@ -12,7 +12,8 @@ from fastload.errors import DatasetError
 JSON_BYTES = 64 << 20
 """Limit on the JSON of one sample, in bytes: as Python objects it takes ten times its size."""
 JSON_DEPTH = 200
-"""Limit on the nesting of lists and objects. The recursive parser fails at about 1,000 levels, minus those of its callers."""
+"""Limit on the nesting of lists and objects. The recursive parser fails at about 1,000 levels, minus those
+of its callers."""
 _TOO_DEEP = f"lists and objects lie more than {JSON_DEPTH} deep in each other"
 CHECKSUM_KEY = "crc32c"
 _ENCODER = json.JSONEncoder(allow_nan=False)
@@ -101,8 +102,8 @@ def seal(content: Mapping[str, Any]) -> bytes:
 def _lines(value: Any) -> str:
     """JSON text of a value; of a list of objects that begin with the same key, each on a line of its own.
 
-    All are encoded by one call, since each makes an encoder, and json's own indentation is five times as slow. What is replaced has a
-    quotation mark after a brace, which no text within quotation marks can have.
+    All are encoded by one call, since each makes an encoder, and json's own indentation is five times as
+    slow. What is replaced has a quotation mark after a brace, which no text within quotation marks can have.
     """
     text = _ENCODER.encode(value)
     if isinstance(value, list) and value and isinstance(value[0], dict) and value[0]:

@@ -1,4 +1,5 @@
-"""ClassCounts: numbers of samples and of objects of each class, which a pack counts and a manifest holds; and classes in words."""
+"""ClassCounts: numbers of samples and of objects of each class, which a pack counts and a manifest holds;
+and classes in words."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _SHOWN = 5
 
 
 class ClassCounts:
-    """Counts of a running pack, by field. A field with too many labels, or with samples that were not counted, has None.
+    """Counts of a running pack, by field. A field with too many labels, or with samples that were not
+    counted, has None.
 
     Args:
         state: `state()` of the samples so far.
@@ -42,7 +44,8 @@ class ClassCounts:
             )
 
     def add(self, name: str, labels: Iterable[int], most: int) -> None:
-        """Counts the labels of a sample; `most`: number of labels up to which they are counted, `labels_most`."""
+        """Counts the labels of a sample; `most`: number of labels up to which they are counted,
+        `labels_most`."""
         counts = self._found.setdefault(name, {} if self._counted else None)
         if counts is None:
             return
@@ -125,8 +128,10 @@ def class_counts(manifest: Manifest, reader: DatasetReader | None = None) -> dic
     """Numbers of samples and of objects of each label, by field, as far as they are known.
 
     Args:
-        manifest: the dataset's manifest. A change by an older release leaves it with the counts of other samples, which do not count.
-        reader: reader of the same dataset, by which labels are counted where the manifest has no counts; None: they are not.
+        manifest: the dataset's manifest. A change by an older release leaves it with the counts of other
+            samples, which do not count.
+        reader: reader of the same dataset, by which labels are counted where the manifest has no counts;
+            None: they are not.
     """
     samples, counts = _of_summary(manifest.summary.get(KEY)) or (-1, {})
     fields = {field.name: field for field in class_fields(manifest.schema, manifest.classes)}
@@ -139,7 +144,8 @@ def class_counts(manifest: Manifest, reader: DatasetReader | None = None) -> dic
 
 
 def _counted(reader: DatasetReader, name: str, most: int) -> dict[int, int] | None:
-    """Number of samples of each label, ascending, read a shard at a time, of which nothing is kept; None: there are more than `most`."""
+    """Number of samples of each label, ascending, read a shard at a time, of which nothing is kept; None:
+    there are more than `most`."""
     counts: Counter[int] = Counter()
     for shard in (shard for shard in reader.manifest.shards if shard.count):
         labels, numbers = np.unique(
@@ -152,7 +158,8 @@ def _counted(reader: DatasetReader, name: str, most: int) -> dict[int, int] | No
 
 
 def classes_text(classes: Sequence[str] | None, counts: Mapping[int, int] | None) -> str:
-    """The number of classes and the first ones with their counts, as in "37: Abyssinian (98), ..., and 32 more"; "" if there are none."""
+    """The number of classes and the first ones with their counts, as in "37: Abyssinian (98), ..., and 32
+    more"; "" if there are none."""
     labels = sorted({*range(len(classes or ())), *(counts or {})})
     if not labels:
         return ""
@@ -167,7 +174,8 @@ def classes_text(classes: Sequence[str] | None, counts: Mapping[int, int] | None
 def class_lines(
     schema: Iterable[Field], classes: Sequence[str] | None, counts: Counts
 ) -> list[tuple[str, str]]:
-    """(what, text) of the classes in each field that holds some, and of those of a dataset without such a field, as of masks."""
+    """(what, text) of the classes in each field that holds some, and of those of a dataset without such a
+    field, as of masks."""
     texts = [
         (f"classes in {each.name}", classes_text(classes, counts.get(each.name)))
         for each in class_fields(schema, classes)

@@ -5,7 +5,8 @@ NOTE [ columns: where they are ]
   as they are   a column that takes no more than an eighth of the room that is left.
   narrowed      integers are kept in the smallest type that holds them all, and come back as what they are.
   in tables     the rest is read where it lies, a checked block at a time: NOTE [ table: read in place ].
-A process has HELD_BYTES for columns that it keeps, all of them together, so that what it holds does not grow with a dataset.
+A process has HELD_BYTES for columns that it keeps, all of them together, so that what it holds does not grow
+with a dataset.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 HELD_BYTES = 8 << 20
-"""Bytes of columns, all together, that are read and checked when a dataset is opened. Larger ones are read on use."""
+"""Bytes of columns, all together, that are read and checked when a dataset is opened. Larger ones are read
+on use."""
 
 _SCANNED = 1 << 16
 _SMALL = 8
@@ -47,7 +49,8 @@ class NarrowedValues:
 
 
 class TableValues:
-    """The values of a column that stays in the sidecars, by sample: `values[index]` or `values[indices]` reads them.
+    """The values of a column that stays in the sidecars, by sample: `values[index]` or `values[indices]`
+    reads them.
 
     Args:
         take: returns the values of samples. Raises IndexError, DatasetError.
@@ -68,7 +71,8 @@ class TableValues:
 
 
 def is_constant(values: Values) -> bool:
-    """Returns True if a column has one value in all samples, of which there is at least one. Ends at the first other one."""
+    """Returns True if a column has one value in all samples, of which there is at least one. Ends at the
+    first other one."""
     if isinstance(values, np.ndarray) and len(values) and not values.strides[0]:
         return True
     chunks = (
@@ -79,7 +83,8 @@ def is_constant(values: Values) -> bool:
 
 
 def held(chunks: Iterable[npt.NDArray[Any]], count: int, room: int) -> tuple[Values, int] | None:
-    """A column to be kept in memory, and the bytes that it takes there; None, at the first chunk that shows it: they are more than `room`.
+    """A column to be kept in memory, and the bytes that it takes there; None, at the first chunk that shows
+    it: they are more than `room`.
 
     Args:
         chunks: the column's values of samples, one piece after another; at least one sample.

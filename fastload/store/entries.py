@@ -1,7 +1,7 @@
 """ShardEntry and Segment: a manifest's entries for one shard, and for a part of a file beside the shards.
 
-Everything is parsed as from a hostile file: names match a strict pattern, numbers are bounded, and folders are texts that nothing here
-follows.
+Everything is parsed as from a hostile file: names match a strict pattern, numbers are bounded, and folders
+are texts that nothing here follows.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schem
 
 SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
 SIDE_NAME = re.compile(r"(rows|values|index)-[0-9]{5,9}\.bin")
-"""Names of files beside the shards: which samples of a shard count, the values of fields that were added later, and sidecars."""
+"""Names of files beside the shards: which samples of a shard count, the values of fields that were added
+later, and sidecars."""
 SIDECAR_LIMIT = 10_000
 """Limit on sidecars in a manifest: a dataset has few, and one of many joined datasets has those of all."""
 COUNT_LIMIT = 2**48
-"""Limit on samples, and on bytes of a shard: far above any dataset, and far below where arithmetic on them could overflow."""
+"""Limit on samples, and on bytes of a shard: far above any dataset, and far below where arithmetic on them
+could overflow."""
 ROW_BYTES = 4
 """Size of a row's number in a file of rows: u32."""
 OFFSET_BYTES = 8
@@ -54,8 +56,10 @@ class Segment:
         offset: first byte of the part.
         bytes: its length.
         crc32c: its CRC32C.
-        folder: the folder of the file, relative to the dataset's folder or absolute; None: the dataset's folder.
-        directory: (bytes, CRC32C) of the directory at the end of a sidecar; None: it has none, since it is of version 1 or no sidecar.
+        folder: the folder of the file, relative to the dataset's folder or absolute; None: the dataset's
+            folder.
+        directory: (bytes, CRC32C) of the directory at the end of a sidecar; None: it has none, since it is of
+            version 1 or no sidecar.
     """
 
     file: str
@@ -89,14 +93,16 @@ class ShardEntry:
         bytes: size of the file.
         crc32c: CRC32C of the whole file.
         columns: CRC32C of its chunk of each column, by the column's name.
-        folder: the folder that the file lies in, relative to the dataset's folder or absolute; None: the dataset's folder.
+        folder: the folder that the file lies in, relative to the dataset's folder or absolute; None: the
+            dataset's folder.
         key: key of the file's first sample; default: `first`.
         stored: samples in the file; default: `count`.
         rows: numbers of the stored samples that count, u32, ascending; None: all.
         added: values of fields that were added later, by the field's name: a row for each stored sample.
-        fields: names of the fields that the file was packed with, in order: a field's number in its records is its place here; None: those
-            of the dataset's schema.
-        base: the folder that paths in its records are relative to: relative to the file's folder, or absolute; None: there is none.
+        fields: names of the fields that the file was packed with, in order: a field's number in its records
+            is its place here; None: those of the dataset's schema.
+        base: the folder that paths in its records are relative to: relative to the file's folder, or
+            absolute; None: there is none.
     """
 
     file: str
@@ -170,7 +176,8 @@ class ShardEntry:
 
     @property
     def samples(self) -> tuple[object, ...]:
-        """Identity of its samples, whatever was added to them: their number and the checksums of all packed columns but the records'."""
+        """Identity of its samples, whatever was added to them: their number and the checksums of all
+        packed columns but the records'."""
         rows = None if self.rows is None else (self.stored, self.rows.crc32c)
         return (
             self.count,
@@ -183,7 +190,8 @@ class ShardEntry:
         return replace(self, first=first)
 
     def hiding(self, before: Schema, after: Schema) -> ShardEntry:
-        """The entry in a dataset whose schema becomes `after`: its file keeps the fields, and their numbers, that `before` gave it."""
+        """The entry in a dataset whose schema becomes `after`: its file keeps the fields, and their
+        numbers, that `before` gave it."""
         packed = list(self.packed_fields(before))
         while self.fields is None and packed and packed[-1] in self.added:
             packed.pop()  # the file has no field of that name
@@ -198,7 +206,8 @@ class ShardEntry:
 
 
 def file_path(dataset: Path, folder: str | None, name: str) -> Path:
-    """The path of a file that a manifest names. What is relative is the system's to resolve: ``..`` of a link is where it leads."""
+    """The path of a file that a manifest names. What is relative is the system's to resolve: ``..`` of a
+    link is where it leads."""
     return dataset / name if folder is None else dataset / folder / name
 
 
@@ -210,7 +219,8 @@ def base_path(dataset: Path, shard: ShardEntry) -> str | None:
 
 
 def resolved_base(folder: Path, base: str) -> str:
-    """The absolute path of a base: as it is, or, where it is relative, as the system resolves it from `folder`, links included."""
+    """The absolute path of a base: as it is, or, where it is relative, as the system resolves it from
+    `folder`, links included."""
     return base if os.path.isabs(base) else os.path.realpath(os.path.join(os.path.realpath(folder), base))
 
 
@@ -237,13 +247,15 @@ def one_base(dataset: Path, shards: Iterable[ShardEntry]) -> str:
         )
     if len(found) > 1:
         raise DatasetError(
-            f"{dataset} has attached files in several folders ({', '.join(sorted(found)[:3])}), which one base cannot replace"
+            f"{dataset} has attached files in several folders ({', '.join(sorted(found)[:3])}), "
+            "which one base cannot replace"
         )
     return found.pop()
 
 
 def parse_shards(value: object, schema: Schema, *, later: bool) -> tuple[ShardEntry, ...]:
-    """Parses the shard list of a manifest or journal: plain file names, samples contiguous from 0, a checksum for every column.
+    """Parses the shard list of a manifest or journal: plain file names, samples contiguous from 0, a checksum
+    for every column.
 
     Args:
         value: the list.
@@ -298,8 +310,8 @@ _plain_values = operator.itemgetter("file", "first", "count", "bytes", "crc32c",
 
 
 def _parse_plain(stored: Any, columns: Set[str], next_index: int, names: Set[str]) -> ShardEntry | None:
-    """The entry of a valid shard that has none of the keys of format version 2, as nearly all are of a dataset of very many; None: look
-    closer, at what is wrong or there besides."""
+    """The entry of a valid shard that has none of the keys of format version 2, as nearly all are of a
+    dataset of very many; None: look closer, at what is wrong or there besides."""
     if type(stored) is not dict or stored.keys() != _PLAIN:
         return None
     file, first, count, size, crc, sums = _plain_values(stored)
@@ -318,9 +330,8 @@ def _parse_plain(stored: Any, columns: Set[str], next_index: int, names: Set[str
     for each in sums.values():
         if type(each) is not int or not 0 <= each <= _U32:
             return None
-    return ShardEntry(
-        file, first, count, size, crc, sums, None, first, count
-    )  # key and stored: their defaults cost a tenth more
+    # Key and stored: their defaults cost a tenth more.
+    return ShardEntry(file, first, count, size, crc, sums, None, first, count)
 
 
 def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, what: str) -> ShardEntry:
@@ -332,7 +343,8 @@ def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, 
     rows = content.get("rows")
     if (rows is None) != (stored == entry.count):
         raise Bad(
-            f"{entry.count} of {stored} samples {what} count, and rows that say which are {'missing' if rows is None else 'given'}"
+            f"{entry.count} of {stored} samples {what} count, and rows that say which are "
+            f"{'missing' if rows is None else 'given'}"
         )
     part = None if rows is None else _parse_segment(rows, f"the rows {what}")
     if part is not None and (part.bytes != entry.count * ROW_BYTES or stored > _U32):
@@ -413,13 +425,15 @@ def _parse_folder(value: object, what: str) -> str | None:
 
 
 def _check_fields(entry: ShardEntry, schema: Schema, what: str) -> None:
-    """Checks that each field's values are in the file or added, and that there are checksums of exactly the columns that there may be."""
+    """Checks that each field's values are in the file or added, and that there are checksums of exactly
+    the columns that there may be."""
     packed = set(entry.packed_fields(schema))
     needed = {name for name in schema.columns if name not in entry.added}
     gone = set() if entry.fields is None else {name for name in entry.columns if column_owner(name) in packed}
     if not needed <= set(entry.columns) <= needed | gone:
         raise Bad(
-            f"the columns {what} are {shown(', '.join(entry.columns))}, the schema's {shown(', '.join(sorted(needed)))}"
+            f"the columns {what} are {shown(', '.join(entry.columns))}, the schema's "
+            f"{shown(', '.join(sorted(needed)))}"
         )
     for each in schema:
         if each.name not in entry.added and each.name not in packed:

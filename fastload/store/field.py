@@ -8,7 +8,7 @@
 | keypoints | any number of objects, each (K, 2) or (K, 3): x, y and visibility | float32 | (K, 2) or (K, 3) |
 | polygons | any number of objects, each a list of closed lines of points | float32 | |
 | instances | any number of objects, each a binary mask as large as the first image | | |
-| array | an array of fixed shape; with None first, any number of rows | any of `ARRAY_DTYPES` | of the array |
+| array | of fixed shape; with None first, any number of rows | any of `ARRAY_DTYPES` | of the array |
 | int, float | a number | int64, float64 | |
 | bytes, text, json | bytes, a text, a JSON value | | |
 """
@@ -54,17 +54,17 @@ class Field:
     Attributes:
         name: 1 to 100 printable characters; names that begin with two underscores are fastload's own.
         kind: see the table above.
-        dtype: NumPy's name of the dtype; it follows from the kind where the kind has one or a default. "" for bytes, text, json and
-            instances, and for 8-bit images of three channels.
-        shape: for an array, its shape; for keypoints, that of one object's; for an image, (channels,); () for other kinds, and for 8-bit
-            images of three channels.
+        dtype: NumPy's name of the dtype; it follows from the kind where the kind has one or a default. "" for
+            bytes, text, json and instances, and for 8-bit images of three channels.
+        shape: for an array, its shape; for keypoints, that of one object's; for an image, (channels,); () for
+            other kinds, and for 8-bit images of three channels.
         format: for boxes: xyxy, xywh, cxcywh, xywhr, cxcywhr or xyxyxyxy; "" for other kinds.
-        of: for keypoints, polygons, instances and arrays of any number of rows: the name of the boxes to whose objects the rows belong,
-            one row a box. "" for rows of their own.
-        names: for keypoints, the name of each of an object's K points; (): they have none. Names and pairs do not count in comparisons of
-            fields.
-        pairs: for keypoints, the numbers of those that a mirror exchanges, such as left and right eye: the transform's flips exchange them
-            if they are asked to. (): none are known.
+        of: for keypoints, polygons, instances and arrays of any number of rows: the name of the boxes to
+            whose objects the rows belong, one row a box. "" for rows of their own.
+        names: for keypoints, the name of each of an object's K points; (): they have none. Names and pairs do
+            not count in comparisons of fields.
+        pairs: for keypoints, the numbers of those that a mirror exchanges, such as left and right eye: the
+            transform's flips exchange them if they are asked to. (): none are known.
 
     Raises:
         ArgumentError: one of these is invalid.
@@ -102,7 +102,8 @@ class Field:
         self._check_points()
         if self.of and (not isinstance(self.of, str) or not self.has_objects):
             raise ArgumentError(
-                f"field {self.name!r} of kind {self.kind} is of={shown(self.of)}; keypoints, polygons, instances and arrays of any "
+                f"field {self.name!r} of kind {self.kind} is of={shown(self.of)}; keypoints, "
+                "polygons, instances and arrays of any "
                 "number of rows belong to boxes"
             )
 
@@ -137,7 +138,8 @@ class Field:
 
     @property
     def is_varying(self) -> bool:
-        """True if a sample has any number of its rows: boxes, keypoints, polygons, instances and arrays whose first side is None."""
+        """True if a sample has any number of its rows: boxes, keypoints, polygons, instances and arrays
+        whose first side is None."""
         return self.handler.is_varying
 
     @property
@@ -162,7 +164,8 @@ class Field:
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of a varying field with rows of one shape: of a box, an object's keypoints, or an array's row."""
+        """Shape of one row of a varying field with rows of one shape: of a box, an object's keypoints, or
+        an array's row."""
         return self.handler.row_shape(self)
 
     @property
@@ -184,7 +187,8 @@ class Field:
         )
 
     def other_points(self, other: Field) -> str:
-        """The property of keypoints, "names" or "pairs", that both fields have with different values; "": the points mean the same."""
+        """The property of keypoints, "names" or "pairs", that both fields have with different values; "":
+        the points mean the same."""
         if self.names and other.names and self.names != other.names:
             return "names"
         return "pairs" if self.pairs and other.pairs and self.pairs != other.pairs else ""

@@ -1,4 +1,5 @@
-"""Form of a sample: tuples and dicts of the names of its fields, nested to any depth, and its JSON in a manifest."""
+"""Form of a sample: tuples and dicts of the names of its fields, nested to any depth, and its JSON in a
+manifest."""
 
 from __future__ import annotations
 
@@ -113,6 +114,7 @@ def from_json(value: object, depth: int = 0) -> Form:
 
 
 def same_fields(form: Form, fields: Mapping[str, Any]) -> bool:
-    """Returns True if a form has each of the fields once, and no other: otherwise fields were added or taken away since it was stored."""
+    """Returns True if a form has each of the fields once, and no other: otherwise fields were added or
+    taken away since it was stored."""
     names = names_of(form)
     return sorted(names) == sorted(fields)

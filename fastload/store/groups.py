@@ -1,7 +1,8 @@
 """Groups: the records of one shard that are fetched and cached together.
 
-A record of GROUP_BYTES or more is a group of its own, so that no other bytes are fetched with it. Smaller records go with their neighbours:
-a request for each would cost more than the bytes beside it, and records that share a page of the disk cannot be counted one by one.
+A record of GROUP_BYTES or more is a group of its own, so that no other bytes are fetched with it. Smaller
+records go with their neighbours: a request for each would cost more than the bytes beside it, and records
+that share a page of the disk cannot be counted one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from fastload.errors import DatasetError
 from fastload.store.checked import Bad
 
 GROUP_BYTES = 32 << 10
-"""Bytes of small records after which the next group begins; part of the names of state files, whose bytes stand for groups."""
+"""Bytes of small records after which the next group begins; part of the names of state files, whose bytes
+stand for groups."""
 _WINDOW = 8 * GROUP_BYTES
 """Bytes of the file within which all records of a group begin, even if they are few and far apart."""
 
@@ -30,8 +32,8 @@ class Groups:
     """
 
     def __init__(self, rows: npt.NDArray[np.uint32], file_bytes: int) -> None:
-        """Takes a row for each of a shard's stored samples, whose first three numbers are the low and the high half of its place and its
-        size, and the fourth the CRC32C of its record; and the file's size.
+        """Takes a row for each of a shard's stored samples, whose first three numbers are the low and the
+        high half of its place and its size, and the fourth the CRC32C of its record; and the file's size.
 
         Raises:
             Bad: there are no rows, or a place lies outside the file.
@@ -115,7 +117,8 @@ class Groups:
 
 
 class _Ends:
-    """Starts or stops of single groups, read in the table of their places: one by its number, or an array by a slice."""
+    """Starts or stops of single groups, read in the table of their places: one by its number, or an array
+    by a slice."""
 
     def __init__(self, groups: SingleGroups, sized: bool) -> None:
         self._groups = groups
@@ -134,7 +137,8 @@ class _Ends:
 
 
 class SingleGroups:
-    """The groups of a shard whose records are a group each, as `Groups` has them; a row is read when it is asked for.
+    """The groups of a shard whose records are a group each, as `Groups` has them; a row is read when it is
+    asked for.
 
     Args:
         table: table of the shard's places.
@@ -152,7 +156,8 @@ class SingleGroups:
         return len(self._table)
 
     def range(self, first: int, count: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """(starts, sizes) of rows first .. first+count-1. Raises DatasetError: the sidecar is damaged, or one lies outside of the file."""
+        """(starts, sizes) of rows first .. first+count-1. Raises DatasetError: the sidecar is damaged, or
+        one lies outside of the file."""
         rows = self._table.read(first, count).view("<u4")
         starts = rows[:, 0].astype(np.uint64) | rows[:, 1].astype(np.uint64) << np.uint64(32)
         sizes = rows[:, 2].astype(np.uint64)
@@ -179,6 +184,7 @@ class SingleGroups:
     def records(
         self, first: int, last: int
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """(starts in the file, sizes, stored rows) of the records in groups first .. last. Raises DatasetError."""
+        """(starts in the file, sizes, stored rows) of the records in groups first .. last. Raises
+        DatasetError."""
         starts, sizes = self.range(first, last + 1 - first)
         return starts, sizes.astype(np.uint32), np.arange(first, last + 1)

@@ -23,9 +23,11 @@ def is_label(field: Field) -> bool:
 
 
 def label_field(schema: Iterable[Field], names: Collection[str] | None = None) -> Field | None:
-    """The field with the class of a sample: `label`, or else the only whole number; None: a sample has no class.
+    """The field with the class of a sample: `label`, or else the only whole number; None: a sample has no
+    class.
 
-    A number that is an id by its name is no class. Beside boxes, masks or instances only `label` is: the classes are those of the objects.
+    A number that is an id by its name is no class. Beside boxes, masks or instances only `label` is: the
+    classes are those of the objects.
 
     Args:
         schema: fields of the dataset.
@@ -40,7 +42,8 @@ def label_field(schema: Iterable[Field], names: Collection[str] | None = None) -
 
 
 def object_labels(schema: Iterable[Field]) -> tuple[Field, ...]:
-    """The fields with the classes of objects: for each field of boxes at most one, and `labels` of instances without boxes."""
+    """The fields with the classes of objects: for each field of boxes at most one, and `labels` of
+    instances without boxes."""
     schema = tuple(schema)
     owners = [field.name for field in schema if field.handler.owns_objects]
     found = [labels_of(schema, owner) for owner in owners]
@@ -59,7 +62,8 @@ def object_labels(schema: Iterable[Field]) -> tuple[Field, ...]:
 
 
 def class_fields(schema: Iterable[Field], classes: Sequence[str] | None) -> tuple[Field, ...]:
-    """The fields that hold classes: that of a sample, if classes have names or it is called `label`, and those of objects."""
+    """The fields that hold classes: that of a sample, if classes have names or it is called `label`, and
+    those of objects."""
     schema = tuple(schema)
     label = label_field(schema)
     return (
@@ -69,7 +73,8 @@ def class_fields(schema: Iterable[Field], classes: Sequence[str] | None) -> tupl
 
 
 def labels_of(schema: Iterable[Field], boxes: str) -> Field | None:
-    """The field with the class of each of the boxes: `labels`, one of a usual name, or the only whole number; None: boxes have no class."""
+    """The field with the class of each of the boxes: `labels`, one of a usual name, or the only whole
+    number; None: boxes have no class."""
     found = {
         field.name: field
         for field in schema

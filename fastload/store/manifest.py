@@ -1,7 +1,8 @@
-"""Manifest: the description of a packed dataset in manifest.json. It is written last, by rename; a folder without it is no dataset.
+"""Manifest: the description of a packed dataset in manifest.json. It is written last, by rename; a folder
+without it is no dataset.
 
-A dataset that is changed gets a new version: the manifest of the old one is kept beside it, under a name with its number.
-`fastload.store.change` says what is durable when.
+A dataset that is changed gets a new version: the manifest of the old one is kept beside it, under a name with
+its number. `fastload.store.change` says what is durable when.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from fastload.store.schema import Schema
 
 FORMAT = "fastload"
 FORMAT_VERSION = 3
-"""The format's latest version. A manifest has the first version that can say what there is to say: 2 for changed datasets, 3 for
-schemas of several images, or with masks, boxes and the other kinds of fields that came with them."""
+"""The format's latest version. A manifest has the first version that can say what there is to say: 2 for
+changed datasets, 3 for schemas of several images, or with masks, boxes and the other kinds of fields that
+came with them."""
 MANIFEST_NAME = "manifest.json"
 VERSION_NAME = re.compile(r"manifest-([0-9]{5,9})\.json")
 """Names of the manifests of older versions."""
@@ -44,7 +46,8 @@ PULL_FORMAT = "fastload-pull"
 CLUSTER_FORMAT = "fastload-cluster"
 """The `format` of the journal of a pack on a cluster: see `fastload.packing.cluster`."""
 MANIFEST_BYTES = 1 << 28
-"""Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards, fit."""
+"""Limit on manifest.json and progress.json: a million classes with names of 100 bytes, or 200,000 shards,
+fit."""
 LOST = f"holds shards, but its {MANIFEST_NAME} is lost: copy that file again from where the dataset came from"
 
 
@@ -59,7 +62,8 @@ class Manifest:
         options: options of the pack.
         summary: counts of the pack.
         version: the dataset's version: 1 as it was packed, one more after each change.
-        sidecars: files that say where everything lies in the shards, or in some of them: see `fastload.store.sidecar`.
+        sidecars: files that say where everything lies in the shards, or in some of them: see
+            `fastload.store.sidecar`.
         form: the structure of a sample, where it is another than its fields give; None: it follows from them.
     """
 
@@ -84,20 +88,23 @@ class Manifest:
 
     @property
     def image_number(self) -> int:
-        """The number of the image in the files' records, which is the same in all. Raises ArgumentError if there is no image field."""
+        """The number of the image in the files' records, which is the same in all. Raises ArgumentError if
+        there is no image field."""
         name = next((field.name for field in self.schema if field.handler.is_image), "image")
         number = self.schema.number(name)
         return self.shards[0].packed_fields(self.schema).index(name) if self.shards else number
 
     @property
     def mean_bytes(self) -> float | None:
-        """Mean size of a stored sample, in bytes of its shard; None where images are attached, or there are no samples."""
+        """Mean size of a stored sample, in bytes of its shard; None where images are attached, or there
+        are no samples."""
         if not self.shards or any(shard.base is not None for shard in self.shards):
             return None
         return sum(shard.bytes for shard in self.shards) / max(1, sum(shard.stored for shard in self.shards))
 
     def same_samples(self, other: Manifest) -> bool:
-        """Returns True if `other` has the same samples and values, judged by the checksums of all columns but the records'."""
+        """Returns True if `other` has the same samples and values, judged by the checksums of all columns
+        but the records'."""
         if (self.schema, self.shards) == (other.schema, other.shards):
             return True
         names = [field.name for field in self.schema]
@@ -113,13 +120,15 @@ class Manifest:
 
     @cached_property
     def samples_digest(self) -> str:
-        """Digest of which samples there are, in which order, whatever fields were added to them or taken away."""
+        """Digest of which samples there are, in which order, whatever fields were added to them or taken
+        away."""
         return hashlib.blake2b(
             json.dumps([shard.samples for shard in self.shards]).encode(), digest_size=16
         ).hexdigest()
 
     def to_bytes(self) -> builtins.bytes:
-        """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON cannot represent."""
+        """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON
+        cannot represent."""
         plain = self.version == 1 and all(shard.plain for shard in self.shards)
         needed = FORMAT_VERSION if self.schema.is_extended else 1 if plain else 2
         return checked.seal(
@@ -140,7 +149,8 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: builtins.bytes, path: Path | str, name: str = MANIFEST_NAME) -> Manifest:
-        """Parses the manifest in `data`; `path` is the dataset's folder or its URL as shown, and `name` the file's, for error messages.
+        """Parses the manifest in `data`; `path` is the dataset's folder or its URL as shown, and `name` the
+        file's, for error messages.
 
         Raises:
             DatasetError: the manifest is of a later version or damaged, or a value is out of range.
@@ -189,11 +199,12 @@ class Manifest:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], version: int | None = None) -> Manifest:
-        """Loads the manifest of the dataset in the folder `path`, as it is now or as it was in an older version.
+        """Loads the manifest of the dataset in the folder `path`, as it is now or as it was in an older
+        version.
 
         Raises:
-            DatasetError: there is no such folder, or no finished dataset or no such version in it, or its manifest is damaged or of a later
-                format.
+            DatasetError: there is no such folder, or no finished dataset or no such version in it, or its
+                manifest is damaged or of a later format.
         """
         folder = dataset_folder(path)
         try:
@@ -213,7 +224,8 @@ class Manifest:
         if old is None:
             kept = ", ".join(map(str, [*old_versions(folder, now.version), now.version]))
             raise DatasetError(
-                f"{folder} has no version {version} (any more): it has {kept}; `fastload prune` removes old ones"
+                f"{folder} has no version {version} (any more): it has {kept}; `fastload prune` "
+                "removes old ones"
             )
         if old.version != version:
             raise DatasetError(
@@ -231,7 +243,8 @@ class Manifest:
             raise DatasetError(f"cannot read {folder / name}: {error.strerror}") from None
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the manifest into the folder `path` atomically: a reader finds the old file or the new one, never a part.
+        """Writes the manifest into the folder `path` atomically: a reader finds the old file or the new one,
+        never a part.
 
         Raises:
             OSError: it could not be written.
@@ -252,7 +265,8 @@ def old_versions(folder: Path, now: int) -> list[int]:
 
 
 def dataset_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder of a dataset that is on the disk, of a path or a file:// URL. Raises DatasetError if it is another URL."""
+    """The folder of a dataset that is on the disk, of a path or a file:// URL. Raises DatasetError if it
+    is another URL."""
     if not isinstance(path, str) or not is_url(path):
         return Path(expanded(path))
     if (local := local_path(path)) is not None:
@@ -264,28 +278,33 @@ def dataset_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def output_path(out: str | os.PathLike[str]) -> Path:
-    """Local path for files that can only go to a disk, from a path or a file:// URL. Raises ArgumentError for any other URL."""
+    """Local path for files that can only go to a disk, from a path or a file:// URL. Raises ArgumentError
+    for any other URL."""
     if not isinstance(out, str) or not is_url(out):
         return new_path(out)
     if (local := local_path(out)) is not None:
         return Path(local)
     raise ArgumentError(
-        f"{without_secrets(out)} is a URL, and this writes to a disk: give a path, and copy what is written there"
+        f"{without_secrets(out)} is a URL, and this writes to a disk: give a path, and copy what is "
+        "written there"
     )
 
 
 def new_path(out: str | os.PathLike[str]) -> Path:
-    """A path at which files are made. Raises ArgumentError if a URL is meant: a slash too few, and a folder would be called as it is."""
+    """A path at which files are made. Raises ArgumentError if a URL is meant: a slash too few, and a
+    folder would be called as it is."""
     path = expanded(out)
     if (url := meant_url(path)) is not None and not os.path.lexists(path.partition("/")[0]):
         raise ArgumentError(
-            f"{path} is a path, and nothing is there: if a URL is meant, write {without_secrets(url)}; if a folder is, write ./{path}"
+            f"{path} is a path, and nothing is there: if a URL is meant, write "
+            f"{without_secrets(url)}; if a folder is, write ./{path}"
         )
     return Path(path)
 
 
 def _near(folder: Path) -> Path | None:
-    """The packed dataset beside a folder that is not there whose name is most like its name; None if none is."""
+    """The packed dataset beside a folder that is not there whose name is most like its name; None if none
+    is."""
     try:
         there = [
             each.name
@@ -318,7 +337,8 @@ def _missing(folder: Path) -> DatasetError:
         return DatasetError(f"{folder} {LOST}, or pack again: `fastload pack SRC {folder} --overwrite`")
     if is_pull(folder):
         return DatasetError(
-            f"{folder} is unfinished: a pull stopped before its end. `fastload pull URL {folder}` goes on with it"
+            f"{folder} is unfinished: a pull stopped before its end. `fastload pull URL {folder}` "
+            "goes on with it"
         )
     if looks_unfinished(folder):
         return DatasetError(
@@ -352,7 +372,8 @@ def is_pull(folder: Path) -> bool:
 
 
 def can_go_on(folder: Path) -> bool:
-    """Returns True if a pack that stopped in this folder can be resumed: its journal stays until the manifest is written."""
+    """Returns True if a pack that stopped in this folder can be resumed: its journal stays until the
+    manifest is written."""
     return (folder / JOURNAL_NAME).exists()
 
 
@@ -377,7 +398,8 @@ def check_version(content: Mapping[str, Any], form: str, version: int, what: str
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
-    """Writes a file atomically, through a temporary file renamed over `path`: a kill leaves the old file or the new one.
+    """Writes a file atomically, through a temporary file renamed over `path`: a kill leaves the old file or
+    the new one.
 
     Args:
         path: the file.
@@ -386,9 +408,8 @@ def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
     """
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
-    with open(
-        temporary, "xb"
-    ) as file:  # "x": an existing file might be a link to elsewhere, or a FIFO without a reader
+    # "x": an existing file might be a link to elsewhere, or a FIFO without a reader.
+    with open(temporary, "xb") as file:
         file.write(data)
         file.flush()
         if durable:

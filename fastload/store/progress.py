@@ -1,8 +1,10 @@
-"""Files of an unfinished dataset: the journal, the sample log and the lock, and all names that fastload writes into a dataset's folder.
+"""Files of an unfinished dataset: the journal, the sample log and the lock, and all names that fastload
+writes into a dataset's folder.
 
-`Journal` is the description in progress.json, with which a pack goes on after a kill. `SampleLog` is the file progress.samples: its entries
-let a resume check that the source has not changed. The journal holds the valid length of that file, and its checksum; later entries belong
-to an unfinished shard. The lock on the folder, by which a dataset has one writer at a time, ends with the process, however that ends.
+`Journal` is the description in progress.json, with which a pack goes on after a kill. `SampleLog` is the file
+progress.samples: its entries let a resume check that the source has not changed. The journal holds the valid
+length of that file, and its checksum; later entries belong to an unfinished shard. The lock on the folder, by
+which a dataset has one writer at a time, ends with the process, however that ends.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class CompleteShard:
 
 @dataclass(frozen=True)
 class Journal:
-    """Content of progress.json, as JSON values. NOTE [ writer: what is durable when ] says when it is written.
+    """Content of progress.json, as JSON values. NOTE [ writer: what is durable when ] says when it is
+    written.
 
     Attributes:
         schema: the fields of every sample.
@@ -66,7 +69,8 @@ class Journal:
         shards: the complete shards, as the manifest stores them.
         state: the packer's own state, with which it goes on.
         log: length and checksum of progress.samples.
-        objects: for a pack to a URL: size, ETag and section of the objects that the shards have become, by name.
+        objects: for a pack to a URL: size, ETag and section of the objects that the shards have become, by
+            name.
     """
 
     schema: object
@@ -187,7 +191,8 @@ _BLOCK = 1 << 20
 
 
 class LoggedEntries:
-    """The entries of a sample log that a journal covers, read from the file. A writer appends to the file, and changes none of them."""
+    """The entries of a sample log that a journal covers, read from the file. A writer appends to the file,
+    and changes none of them."""
 
     def __init__(self, descriptor: int = -1, size: int = 0) -> None:
         """`descriptor`: the open file, which is closed with this object; -1 for no entries."""
@@ -220,7 +225,8 @@ class SampleLog:
     The thread that appends samples calls `note` and `cut`; the thread that completes shards calls `extend`.
 
     Attributes:
-        content: the entries that the journal covered when the dataset was opened for a resume; none otherwise.
+        content: the entries that the journal covered when the dataset was opened for a resume; none
+            otherwise.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -315,17 +321,18 @@ def check_free(folder: Path, title: str, *, resume: bool, overwrite: bool) -> No
     """Checks that a dataset may be made in a folder; `title` names it in messages.
 
     Raises:
-        PackError: the folder holds other files only, or a dataset or parts of one where neither is to be resumed or overwritten.
+        PackError: the folder holds other files only, or a dataset or parts of one where neither is to be
+            resumed or overwritten.
     """
     names = sorted(os.listdir(folder))
     ours = [name for name in names if is_packed_file(name)]
     if names and not ours:
         raise PackError(
-            f"{folder} exists and holds other files ({names[0]}, ...), which are left alone; choose another OUT"
+            f"{folder} exists and holds other files ({names[0]}, ...), which are left alone; choose "
+            "another OUT"
         )
-    if (
-        resume or overwrite or all(name.endswith((".tmp", PART_END)) for name in ours)
-    ):  # a kill in the first write leaves no more
+    # A kill in the first write leaves no more.
+    if resume or overwrite or all(name.endswith((".tmp", PART_END)) for name in ours):
         return
     if MANIFEST_NAME in ours:
         raise PackError(
@@ -355,7 +362,8 @@ def clear(folder: Path) -> None:
 
 
 def remove_appends(dataset: Path) -> None:
-    """Removes what appends that were stopped have left in a dataset's folder. Raises PackError as `remove_work` does."""
+    """Removes what appends that were stopped have left in a dataset's folder. Raises PackError as
+    `remove_work` does."""
     for name in (WORK_NAME, DONE_NAME):
         remove_work(dataset / name)
 

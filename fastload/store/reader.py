@@ -1,7 +1,9 @@
-"""DatasetReader: reads the manifest, columns and records of a packed dataset, in any process. Engines decode the pixels.
+"""DatasetReader: reads the manifest, columns and records of a packed dataset, in any process. Engines decode
+the pixels.
 
-`DatasetFiles` are the files of a packed dataset, as its reader asks for them: here those in a folder; `fastload.remote` has those in a
-bucket. Values of fields come from the bytes of records; each is checked against the schema and the columns:
+`DatasetFiles` are the files of a packed dataset, as its reader asks for them: here those in a folder;
+`fastload.remote` has those in a bucket. Values of fields come from the bytes of records; each is checked
+against the schema and the columns:
 
 | kind | value |
 |---|---|
@@ -9,7 +11,7 @@ bucket. Values of fields come from the bytes of records; each is checked against
 | image of 8-bit RGB | StoredImage, not decoded |
 | other images, mask | uint8 or uint16 (height, width), or (height, width, channels) of several channels |
 | boxes, keypoints, array of any number of rows | an array, rows first |
-| instances | uint8 (number, height, width) of 0 and 1; with `plain` a list of COCO's RLE, {"size": [height, width], "counts": text} |
+| instances | uint8 (number, height, width) of 0 and 1; with `plain` a list of COCO's RLE as dicts |
 | polygons | of each object a list of parts, each float32 (points, 2) |
 """
 
@@ -57,7 +59,8 @@ class DatasetFiles:
 
     1. Its answers about a file are as hostile as the file: the reader checks all of them.
     2. Any thread may ask. After a fork the child asks the same object.
-    3. Where `remote`, a shard's file may lack records and columns: `record` and `fetch_columns` come before they are read.
+    3. Where `remote`, a shard's file may lack records and columns: `record` and `fetch_columns` come before
+       they are read.
 
     Args:
         folder: folder of the dataset.
@@ -79,7 +82,8 @@ class DatasetFiles:
         return DatasetFiles, (self._folder, self._base)
 
     def manifest(self, version: int | None = None) -> Manifest:
-        """The dataset's manifest, as it is now or of an older version. Raises DatasetError as Manifest.load does."""
+        """The dataset's manifest, as it is now or of an older version. Raises DatasetError as
+        Manifest.load does."""
         return Manifest.load(self._folder, version)
 
     def check(self, manifest: Manifest) -> None:
@@ -89,7 +93,8 @@ class DatasetFiles:
         one_base(self._folder, manifest.shards)  # raises where there is nothing to be replaced
         if not os.path.isdir(self._base):
             raise DatasetError(
-                f"base={os.fspath(self._base)!r} is no folder: name the one that holds the attached files of {self._folder}"
+                f"base={os.fspath(self._base)!r} is no folder: name the one that holds the attached "
+                f"files of {self._folder}"
             )
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
@@ -106,19 +111,22 @@ class DatasetFiles:
         return base if base is None or self._base is None else os.fspath(self._base)
 
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
-        """The bytes of a segment, checked. Raises DatasetError as `fastload.store.sidecar.read_segment` does."""
+        """The bytes of a segment, checked. Raises DatasetError as `fastload.store.sidecar.read_segment`
+        does."""
         return read_segment(self._folder, segment, into)
 
     def fetch_tables(self, shards: Iterable[int], name: str) -> None:
-        """Makes tables of the shards' sections ready to be read, by the name of a column, or PLACES. Raises RemoteError, DatasetError."""
+        """Makes tables of the shards' sections ready to be read, by the name of a column, or PLACES.
+        Raises RemoteError, DatasetError."""
 
     def fetch_columns(self, shards: Iterable[int], name: str, heal: bool = False) -> dict[int, Buffer]:
-        """The chunks of a column that the shards' files lack, checked, by shard; `heal`: those that are damaged there, where there are
-        others. Raises RemoteError, DatasetError."""
+        """The chunks of a column that the shards' files lack, checked, by shard; `heal`: those that are
+        damaged there, where there are others. Raises RemoteError, DatasetError."""
         return {}
 
     def record(self, index: int) -> Buffer | None:
-        """The record of a sample that its shard's file lacks, checked; None: it is there. Raises RemoteError, SampleError."""
+        """The record of a sample that its shard's file lacks, checked; None: it is there. Raises
+        RemoteError, SampleError."""
         return None
 
     @contextmanager
@@ -127,7 +135,8 @@ class DatasetFiles:
         yield
 
     def heal(self, index: int) -> Buffer | None:
-        """The record of a sample that was found damaged in the shard's file, from elsewhere, checked; None: there is no other.
+        """The record of a sample that was found damaged in the shard's file, from elsewhere, checked; None:
+        there is no other.
 
         Raises RemoteError, SampleError.
         """
@@ -219,7 +228,8 @@ def parse_value(
 
 
 def stored_size(reader: DatasetReader, index: int, field: Field | None = None) -> tuple[int, int]:
-    """(height, width) of an image of sample `index` as the columns say; by default the first one's, which is that of masks too."""
+    """(height, width) of an image of sample `index` as the columns say; by default the first one's, which
+    is that of masks too."""
     hidden = () if field is None or not field.handler.is_image else reader.schema.hidden_names(field)
     height, width = hidden or (HEIGHT_COLUMN, WIDTH_COLUMN)
     return int(reader.values(height)[index]), int(reader.values(width)[index])
@@ -235,28 +245,31 @@ class DatasetReader:
     """Reader of an open packed dataset.
 
     1. Any thread may read.
-    2. Its pickle holds the path and the version alone. After a fork the child opens the files again on first use, and keeps
-       the columns that were read before the fork.
-    3. The arrays that it returns are in the memory of this process: they stay valid and unchanged after `close`, in a
-       forked child, and if the files change.
-    4. It stays with the version of the dataset that it was opened with, in other processes too, whatever is changed later.
+    2. Its pickle holds the path and the version alone. After a fork the child opens the files again on first
+       use, and keeps the columns that were read before the fork.
+    3. The arrays that it returns are in the memory of this process: they stay valid and unchanged after
+       `close`, in a forked child, and if the files change.
+    4. It stays with the version of the dataset that it was opened with, in other processes too, whatever is
+       changed later.
 
     NOTE [ reader: what is checked when ]
-      opening      every shard's size against the manifest's, and every page of its trees, unless a sidecar says what they hold;
-                   columns that fit into HELD_BYTES are read and compared with the manifest's checksums, and so are the records' checksums
-                   of shards that no sidecar knows.
+      opening      every shard's size against the manifest's, and every page of its trees, unless a sidecar
+      says what they hold;
+                   columns that fit into HELD_BYTES are read and compared with the manifest's checksums, and
+                   so are the records' checksums of shards that no sidecar knows.
       column()     other columns are read and compared on first use.
       take()       single values of other columns are read in sidecars: NOTE [ table: read in place ].
       a record     is read and compared with its checksum each time.
-    NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added later; and
-    NOTE [ sidecars: what they are worth ] what is read in the place of the trees.
-    All data are read into the memory of this process, checked there and used from there; no file is mapped. So a dataset
-    that is truncated, overwritten or removed while it is open gives what was packed, or an error. Where a block of a sidecar is damaged,
-    the shard itself says what it was to say. NOTE [ store: open files ] says which
-    files stay open.
-    With a sidecar a process holds four bytes for 256 samples, and four more for a block of each column that was copied. Without one,
-    opening takes one read of the trees and the records' checksums, and a process holds 16 bytes a sample; forked workers share what was
-    read before. NOTE [ columns: where they are ] has the rest of what is in memory; what `column` returned stays there too.
+    NOTE [ segments: what is checked when ] has the rest: rows that were dropped, and fields that were added
+    later; and NOTE [ sidecars: what they are worth ] what is read in the place of the trees.
+    All data are read into the memory of this process, checked there and used from there; no file is mapped.
+    So a dataset that is truncated, overwritten or removed while it is open gives what was packed, or an
+    error. Where a block of a sidecar is damaged, the shard itself says what it was to say. NOTE [ store: open
+    files ] says which files stay open.
+    With a sidecar a process holds four bytes for 256 samples, and four more for a block of each column that
+    was copied. Without one, opening takes one read of the trees and the records' checksums, and a process
+    holds 16 bytes a sample; forked workers share what was read before. NOTE [ columns: where they are ] has
+    the rest of what is in memory; what `column` returned stays there too.
 
     Attributes:
         path: the dataset's folder, absolute, or its URL.
@@ -273,12 +286,13 @@ class DatasetReader:
         *,
         manifest: Manifest | None = None,
     ) -> None:
-        """Opens the dataset in the folder `path`, or of such files: as it is now, or an older version of it, or as `manifest` describes it.
-        `base`: where its attached files are, if that is not where it says.
+        """Opens the dataset in the folder `path`, or of such files: as it is now, or an older version of it,
+        or as `manifest` describes it. `base`: where its attached files are, if that is not where it says.
 
         Raises:
-            DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is missing, damaged or of
-                another size; or a column's checksum differs; `base` is given, and is no folder, or images are packed.
+            DatasetError: the dataset or the version is missing, unfinished or of a later version; a shard is
+                missing, damaged or of another size; or a column's checksum differs; `base` is given, and is
+                no folder, or images are packed.
         """
         self.files = (
             path if isinstance(path, DatasetFiles) else DatasetFiles(dataset_folder(path).absolute(), base)
@@ -335,9 +349,11 @@ class DatasetReader:
     def _read_held(
         self, store: core.Store, name: str, sections: Sequence[Section | None], room: int
     ) -> tuple[Values, int] | None:
-        """Reads a column that fits into `room` bytes of memory; None: it does not, or a bucket's sidecars lack it.
+        """Reads a column that fits into `room` bytes of memory; None: it does not, or a bucket's sidecars
+        lack it.
 
-        A folder's is read as far as it is seen to fit; a bucket's, from which that would take a request each time, has to fit as it is.
+        A folder's is read as far as it is seen to fit; a bucket's, from which that would take a request each
+        time, has to fit as it is.
         """
         row, shards = self._row_bytes(name), range(len(self.manifest.shards))
         if name == CRC_COLUMN or not self.count or row * self.count > HELD_BYTES:
@@ -360,13 +376,14 @@ class DatasetReader:
         return dtype.itemsize * int(np.prod(shape, dtype=np.int64))
 
     def _is_current(self, name: str) -> bool:
-        """Returns True if a column read before is still valid: rows and checksum of each shard are the same."""
+        """Returns True if a column read before is still valid: rows and checksum of each shard are the
+        same."""
         then, now = self._read_of[name].shards, self.manifest.shards
         return then is now or [shard.origin(name) for shard in then] == [shard.origin(name) for shard in now]
 
     def _open_shards(self) -> tuple[core.Store, list[Section | None]]:
-        """Opens every shard; if shards were replaced, by the current manifest. See NOTE [ rewrite: what is durable when ].
-        Returns the section of each shard in a sidecar, too; None: it has none."""
+        """Opens every shard; if shards were replaced, by the current manifest. See NOTE [ rewrite: what is
+        durable when ]. Returns the section of each shard in a sidecar, too; None: it has none."""
         while True:
             store = core.Store()
             sidecars = self.files.open_shards(self.manifest)
@@ -479,7 +496,8 @@ class DatasetReader:
     def column_range(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
         """The values of the column `name` of the samples start .. stop-1, one or more, read-only.
 
-        Unless the column was read before, the shards that have them are read and checked, and nothing is kept. Raises as `column` does.
+        Unless the column was read before, the shards that have them are read and checked, and nothing is
+        kept. Raises as `column` does.
         """
         store = self.store
         if name in self._columns or name not in self.schema.columns:
@@ -496,19 +514,23 @@ class DatasetReader:
         return found
 
     def chunk(self, number: int, name: str) -> npt.NDArray[Any]:
-        """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column` does."""
+        """The rows of the column `name` in shard `number`, read-only. Raises DatasetError as `column`
+        does."""
         return self._read_rows(self.store, name, range(number, number + 1), self._sections)
 
     def take(self, name: str, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Values of a fixed-size field, or of a hidden column, of samples: an array (len(indices), *shape) of the caller's own.
+        """Values of a fixed-size field, or of a hidden column, of samples: an array (len(indices), *shape) of
+        the caller's own.
 
-        A column that is not in memory is read in the sidecars, and stays there. Raises IndexError; ArgumentError, DatasetError as `column`.
+        A column that is not in memory is read in the sidecars, and stays there. Raises IndexError;
+        ArgumentError, DatasetError as `column`.
         """
         values: npt.NDArray[Any] = self.values(name)[indices]
         return values
 
     def values(self, name: str) -> Values:
-        """The values of a column, by sample: in memory, or TableValues of a large column that all sidecars have. Raises as `column`."""
+        """The values of a column, by sample: in memory, or TableValues of a large column that all sidecars
+        have. Raises as `column`."""
         self.store  # noqa: B018 -- opens the dataset again in a forked child
         if name not in self._columns and name in self.schema.columns:
             if name in self._held:
@@ -518,7 +540,8 @@ class DatasetReader:
         return self.column(name)
 
     def tables(self, name: str) -> core.JoinedTables | None:
-        """The tables of a column in the sidecars, which native code reads, in a bucket once they were fetched; None: not all have it."""
+        """The tables of a column in the sidecars, which native code reads, in a bucket once they were
+        fetched; None: not all have it."""
         if name not in self._joined:
             self._joined[name] = self._join(name)
         return self._joined[name]
@@ -547,8 +570,8 @@ class DatasetReader:
     def _read_rows(
         self, store: core.Store, name: str, numbers: range, sections: Sequence[Section | None] = ()
     ) -> npt.NDArray[Any]:
-        """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known to hold as many bytes.
-        `sections`: what sidecars say of all shards; (): nothing."""
+        """Reads and checks a column's rows of some shards. Memory is allocated only once the shards are known
+        to hold as many bytes. `sections`: what sidecars say of all shards; (): nothing."""
         dtype, shape = self.schema.columns[name]
         row = self._row_bytes(name)
         shards = [self.manifest.shards[number] for number in numbers]
@@ -598,7 +621,8 @@ class DatasetReader:
         return bisect_right(self._firsts, index) - 1
 
     def shard_of(self, index: int) -> str:
-        """The name of the file that holds sample `index`, with its folder unless that is the dataset's. Raises IndexError."""
+        """The name of the file that holds sample `index`, with its folder unless that is the dataset's.
+        Raises IndexError."""
         shard = self.manifest.shards[self.shard_number(index)]
         return shard.file if shard.folder is None else os.path.join(shard.folder, shard.file)
 
@@ -618,9 +642,11 @@ class DatasetReader:
         return bytes(elsewhere)
 
     def healed(self, index: int) -> Buffer | None:
-        """The record of a sample that lies in a cache: what is there if it holds, else what its files have elsewhere.
+        """The record of a sample that lies in a cache: what is there if it holds, else what its files have
+        elsewhere.
 
-        None: it lies in no cache, and there is no other. Raises RemoteError, SampleError with the reason alone.
+        None: it lies in no cache, and there is no other. Raises RemoteError, SampleError with the reason
+        alone.
         """
         if not self.files.remote:
             return self._walked_record(index)
@@ -630,7 +656,8 @@ class DatasetReader:
             return self.files.heal(index)
 
     def _walked_record(self, index: int) -> bytes | None:
-        """The record of a sample whose place cannot be read in its sidecar: its shard is walked. None: another fault, or no sidecar."""
+        """The record of a sample whose place cannot be read in its sidecar: its shard is walked. None:
+        another fault, or no sidecar."""
         number = self.shard_number(index)
         section, shard, rows = self._sections[number], self.manifest.shards[number], self._rows[number]
         if section is None:
@@ -657,13 +684,15 @@ class DatasetReader:
 
         Raises:
             IndexError: no such sample.
-            SampleError: its bytes are not those that were packed, its lengths do not hold, or the file cannot be read.
+            SampleError: its bytes are not those that were packed, its lengths do not hold, or the file cannot
+                be read.
         """
         return self._sample(index, lambda found: core.split_record(self._record(found)))
 
     def stored_fields(self, index: int) -> dict[int, tuple[int, bytes]]:
-        """(kind, bytes) of every field of sample `index` that is no column, by the field's number in the schema: those of its record,
-        as `record_fields` has them, and those that were added later. Raises as `record_fields` does."""
+        """(kind, bytes) of every field of sample `index` that is no column, by the field's number in the
+        schema: those of its record, as `record_fields` has them, and those that were added later. Raises as
+        `record_fields` does."""
         return self._sample(index, self._stored_fields)
 
     def _stored_fields(self, index: int) -> dict[int, tuple[int, bytes]]:
@@ -683,7 +712,8 @@ class DatasetReader:
         return found
 
     def read_image(self, index: int, kind: int, data: bytes) -> tuple[int, bytes]:
-        """(kind, bytes) of the image of sample `index` from those in its record: an attached one is read from its file.
+        """(kind, bytes) of the image of sample `index` from those in its record: an attached one is read from
+        its file.
 
         Raises:
             SampleError: the file is missing, cannot be read, or was changed since it was attached.
@@ -699,7 +729,8 @@ class DatasetReader:
         )
 
     def _places(self, number: int) -> dict[int, int]:
-        """The schema's number of each field in the records of a shard that counts there, by its number in the records."""
+        """The schema's number of each field in the records of a shard that counts there, by its number in
+        the records."""
         if number not in self._numbers:
             shard = self.manifest.shards[number]
             packed = {
@@ -713,11 +744,13 @@ class DatasetReader:
         return self._numbers[number]
 
     def counting(self, number: int) -> npt.NDArray[np.uint32] | None:
-        """Numbers in the file of the samples of shard `number` that count, ascending, read-only; None: all count."""
+        """Numbers in the file of the samples of shard `number` that count, ascending, read-only; None: all
+        count."""
         return self._rows[number]
 
     def is_added(self, index: int, name: str) -> bool:
-        """Returns True if the field's value of sample `index` was added later, so that its record need not be read for it."""
+        """Returns True if the field's value of sample `index` was added later, so that its record need not
+        be read for it."""
         return name in self.manifest.shards[self.shard_number(index)].added
 
     def added_bytes(self, index: int, name: str) -> bytes:
@@ -735,8 +768,8 @@ class DatasetReader:
         return self._added.values(shard.added[name], shard.stored)[row if rows is None else int(rows[row])]
 
     def stored_values(self, index: int, names: Sequence[str]) -> dict[str, Any]:
-        """The values of fields stored in the record of sample `index`, or added later; `fastload.store.reader` has their types. The record
-        is read only if one of them lies there.
+        """The values of fields stored in the record of sample `index`, or added later;
+        `fastload.store.reader` has their types. The record is read only if one of them lies there.
 
         Raises:
             SampleError: as `record_fields`; or a field is missing, not UTF-8 text, or not JSON.
@@ -756,17 +789,19 @@ class DatasetReader:
         """The exception that names sample `index`, its file and the reason."""
         file = self.shard_of(index)
         return SampleError(
-            f"sample {index} of {self.path} ({file}): {reason}. `fastload verify {self.path}` lists every bad one",
+            f"sample {index} of {self.path} ({file}): {reason}. `fastload verify {self.path}` lists "
+            "every bad one",
             index=index,
             shard=file,
             reason=reason,
         )
 
     def _sample(self, index: int, read: Callable[[int], T]) -> T:
+        # Raise IndexError; DatasetError where reopening in a forked child fails.
         (
             self.shard_number(index),
             self.store,
-        )  # raise IndexError; DatasetError where reopening in a forked child fails
+        )
         try:
             return read(index)
         except RemoteError:  # says nothing of the sample: a bucket that is out of reach is no bad sample

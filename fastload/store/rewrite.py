@@ -1,19 +1,21 @@
-"""DatasetRewriter: replaces records of a finished dataset, so that a kill at any point leaves the dataset whole.
+"""DatasetRewriter: replaces records of a finished dataset, so that a kill at any point leaves the dataset
+whole.
 
 NOTE [ rewrite: what is durable when ]
 1. A shard with replaced records is a new file, under an unused name; the old file is not changed.
-2. manifest.json is replaced by one that names the new file in the place of the old one, once the file and its name are on
-   the disk. That rename is the commit: before it the dataset is the old one, after it the new one. A manifest names all shards, so of more
-   than `COMMITS` shards several are committed at once, one part in `COMMITS` of all: a kill loses no larger part of the work, and a
-   rewrite that stops by itself none.
-3. The old file is removed after that, unless an older version of the dataset names it. A process that has it open keeps it
-   (as deleted files are kept; of very many shards not all stay open: NOTE [ store: open files ]); one that opens the dataset later, a
-   forked child too, reads the new manifest.
-4. A file with a shard's name that no manifest names was left over by a kill. The next writer removes it, under the lock that
-   admits one writer.
-5. The sidecar is made anew at the end, and synced before the manifest names it. Until then, a shard that was rewritten is in none.
-A rewrite is no new version: the samples are the same. All samples that a shard stores are kept, those that do not count too, so that rows
-and added values of its entry stay right.
+2. manifest.json is replaced by one that names the new file in the place of the old one, once the file and its
+   name are on the disk. That rename is the commit: before it the dataset is the old one, after it the new
+   one. A manifest names all shards, so of more than `COMMITS` shards several are committed at once, one part
+   in `COMMITS` of all: a kill loses no larger part of the work, and a rewrite that stops by itself none.
+3. The old file is removed after that, unless an older version of the dataset names it. A process that has it
+   open keeps it (as deleted files are kept; of very many shards not all stay open: NOTE [ store: open files
+   ]); one that opens the dataset later, a forked child too, reads the new manifest.
+4. A file with a shard's name that no manifest names was left over by a kill. The next writer removes it,
+   under the lock that admits one writer.
+5. The sidecar is made anew at the end, and synced before the manifest names it. Until then, a shard that was
+   rewritten is in none.
+A rewrite is no new version: the samples are the same. All samples that a shard stores are kept, those that do
+not count too, so that rows and added values of its entry stay right.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ class DatasetRewriter(LockedDataset):
 
     @property
     def reader(self) -> DatasetReader:
-        """A reader of all samples that the shards store, those that do not count too. The next commit closes it.
+        """A reader of all samples that the shards store, those that do not count too. The next commit closes
+        it.
 
         Raises DatasetError as `DatasetReader` does.
         """
@@ -98,7 +101,8 @@ class DatasetRewriter(LockedDataset):
             self.put_manifest(manifest)
 
     def renew_sidecar(self) -> None:
-        """Has one sidecar say where everything lies in all shards, as they say themselves. Does nothing where it is so already.
+        """Has one sidecar say where everything lies in all shards, as they say themselves. Does nothing where
+        it is so already.
 
         Raises:
             DatasetError: a shard is missing or damaged.
@@ -126,7 +130,8 @@ class DatasetRewriter(LockedDataset):
         self.remove(self.unnamed([sidecar.file for sidecar in old if sidecar.folder is None]))
 
     def rebase(self, base: str) -> None:
-        """Names another folder for the attached files: absolute, or relative to the dataset's. It need not be there yet.
+        """Names another folder for the attached files: absolute, or relative to the dataset's. It need not be
+        there yet.
 
         Raises:
             ArgumentError: `base` is no path, or that of a file.
@@ -152,7 +157,8 @@ class DatasetRewriter(LockedDataset):
         return self.path / name
 
     def commit(self, number: int, entry: ShardEntry) -> None:
-        """Replaces shard `number` by one whose file is on the disk, now or with others; called by ShardRewrite. See the NOTE above.
+        """Replaces shard `number` by one whose file is on the disk, now or with others; called by
+        ShardRewrite. See the NOTE above.
 
         Raises:
             PackError: the disk is full or fails.
@@ -185,8 +191,8 @@ class DatasetRewriter(LockedDataset):
 
 
 def whole(manifest: Manifest) -> Manifest:
-    """The dataset of all samples that a manifest's shards store, those that do not count too, as the shards say themselves: without
-    sidecars. A dataset none of whose samples were dropped is otherwise the same."""
+    """The dataset of all samples that a manifest's shards store, those that do not count too, as the shards
+    say themselves: without sidecars. A dataset none of whose samples were dropped is otherwise the same."""
     return replace(
         manifest,
         sidecars=(),
@@ -198,7 +204,8 @@ class ShardRewrite:
     """Rewrite of one shard, in which records are replaced.
 
     1. Call `replace` in the order of indices, from one thread; the records between are copied.
-    2. `commit` ends the rewrite. Without it, leaving the ``with`` block drops what was written, and the dataset is unchanged.
+    2. `commit` ends the rewrite. Without it, leaving the ``with`` block drops what was written, and the
+       dataset is unchanged.
     3. Nothing is written before the first `replace`.
     """
 
@@ -232,12 +239,14 @@ class ShardRewrite:
         entry, path = self._entry, self._owner.path
         if entry.folder is not None:
             raise PackError(
-                f"{entry.file} of {path} lies in {entry.folder}, another dataset's folder: run this on that dataset"
+                f"{entry.file} of {path} lies in {entry.folder}, another dataset's folder: run this "
+                "on that dataset"
             )
         lost = sorted(set(entry.columns) - set(self._schema.columns))
         if lost:
             raise PackError(
-                f"{entry.file} of {path} holds the field {lost[0]}, which was taken away, and cannot be written anew without it: "
+                f"{entry.file} of {path} holds the field {lost[0]}, which was taken away, and cannot "
+                "be written anew without it: "
                 "run this on a dataset that was packed anew"
             )
 

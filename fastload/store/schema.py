@@ -1,7 +1,7 @@
 """Schema: the named fields of a dataset's samples, and where each is stored.
 
-Fields of fixed size (int, float, array) are columns of the shard; the others are stored in the sample's record. A field's number in records
-is its position in the schema.
+Fields of fixed size (int, float, array) are columns of the shard; the others are stored in the sample's
+record. A field's number in records is its position in the schema.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ FIELD_LIMIT = 1000
 class Schema:
     """The fields of every sample, in order.
 
-    The first image is *the* image: the hidden columns `__height__` and `__width__` are its size, which is the *canvas* of the sample: masks
-    and instances have it too. A further image has such columns of its own, and a field of any number of rows one with their number: see
-    `hidden_names`.
+    The first image is *the* image: the hidden columns `__height__` and `__width__` are its size, which is the
+    *canvas* of the sample: masks and instances have it too. A further image has such columns of its own, and
+    a field of any number of rows one with their number: see `hidden_names`.
 
     Raises:
-        ArgumentError: there is no field, there are two of one name, a mask or instances without an image, or a field is of boxes that there
-            are not.
+        ArgumentError: there is no field, there are two of one name, a mask or instances without an image, or
+            a field is of boxes that there are not.
     """
 
     fields: tuple[Field, ...]
@@ -60,12 +60,14 @@ class Schema:
         for field in self.fields:
             if field.handler.is_as_large and self.image is None:
                 raise ArgumentError(
-                    f"field {field.name!r} ({field.kind}) needs an image, whose size it has; the schema has none"
+                    f"field {field.name!r} ({field.kind}) needs an image, whose size it has; the "
+                    "schema has none"
                 )
             if field.of and field.of not in boxes:
                 known = ", ".join(sorted(boxes)) or "none"
                 raise ArgumentError(
-                    f"field {field.name!r} is of={field.of!r}, which is no field of kind boxes; there are: {known}"
+                    f"field {field.name!r} is of={field.of!r}, which is no field of kind boxes; "
+                    f"there are: {known}"
                 )
 
     def __iter__(self) -> Iterator[Field]:
@@ -93,13 +95,15 @@ class Schema:
 
     @cached_property
     def is_extended(self) -> bool:
-        """True if only format version 3 can describe it: it has several images, or kinds that older versions do not know."""
+        """True if only format version 3 can describe it: it has several images, or kinds that older
+        versions do not know."""
         return sum(field.handler.is_image for field in self.fields) > 1 or any(
             field.is_extended for field in self.fields
         )
 
     def hidden_names(self, field: Field) -> tuple[str, ...]:
-        """Names of the hidden int32 columns of a field: the number of its rows, or height and width of an image that is not the first."""
+        """Names of the hidden int32 columns of a field: the number of its rows, or height and width of an
+        image that is not the first."""
         return field.handler.hidden_names(field, field == self.image)
 
     @cached_property
@@ -145,24 +149,28 @@ class Schema:
     def encode(
         self, values: Mapping[str, object], image_kind: str | None, height: int, width: int
     ) -> tuple[list[Entry], list[Any]]:
-        """A sample's record entries, and its values in the order of `columns`, but for the hidden ones that every dataset has.
+        """A sample's record entries, and its values in the order of `columns`, but for the hidden ones that
+        every dataset has.
 
         Args:
-            values: one value per field, by name. Images but the first are `StoredImage`; the first one may be.
-            image_kind: "jpeg" and "dct" (the first image is bytes), "raw" (uint8 (height, width, 3), or its bytes), "planes" (of another
-                form) or "place" (of a JPEG in another file, bytes of a `fastload.store.shard.StoredPlace`); None without one.
+            values: one value per field, by name. Images but the first are `StoredImage`; the first one may
+                be.
+            image_kind: "jpeg" and "dct" (the first image is bytes), "raw" (uint8 (height, width, 3), or its
+                bytes), "planes" (of another form) or "place" (of a JPEG in another file, bytes of a
+                `fastload.store.shard.StoredPlace`); None without one.
             height: height of the first image, pixels.
             width: width of the first image, pixels.
 
         Raises:
-            PackError: a field without a value, a value without a field, or one that its field cannot hold; names both. RowError where it is
-                one row of any number.
+            PackError: a field without a value, a value without a field, or one that its field cannot hold;
+                names both. RowError where it is one row of any number.
         """
         if len(values) != len(self.fields):
             for name in values:
                 if not any(field.name == name for field in self.fields):
                     raise PackError(
-                        f"a value is given for {name!r}, which is no field; fields are {[f.name for f in self.fields]}"
+                        f"a value is given for {name!r}, which is no field; fields are "
+                        f"{[f.name for f in self.fields]}"
                     )
         parts = SampleParts((height, width), self.image)
         for number, field in enumerate(self.fields):
@@ -191,9 +199,11 @@ def indexed_image(entries: Iterable[AnyEntry]) -> AnyEntry | None:
 
 
 def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
-    """A record's entries with `index` as the entropy index of its first JPEG, in the place of an old one; b"": without any.
+    """A record's entries with `index` as the entropy index of its first JPEG, in the place of an old one;
+    b"": without any.
 
-    It comes first, but for the place of an attached JPEG: a reader ahead needs that, and reads no more than the beginning of a record.
+    It comes first, but for the place of an attached JPEG: a reader ahead needs that, and reads no more than
+    the beginning of a record.
     """
     jpeg = indexed_image(entries)
     number = -1 if jpeg is None else jpeg[0] | core.RECORD_INDEX
@@ -205,6 +215,7 @@ def with_index(entries: Sequence[Entry], index: bytes) -> list[Entry]:
 
 
 def column_owner(name: str) -> str:
-    """The field that a column is of: for a hidden column that a field adds, that field; otherwise the column's own name."""
+    """The field that a column is of: for a hidden column that a field adds, that field; otherwise the
+    column's own name."""
     kind, colon, owner = name.partition(":")
     return owner if colon and kind in (COUNT_COLUMN, HEIGHT_COLUMN, WIDTH_COLUMN) else name

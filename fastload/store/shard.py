@@ -1,11 +1,11 @@
 """ShardFile: writes one shard, an LMDB file of format 0.9 with the databases `samples` and `columns`.
 
-py-lmdb writes it. Keys come in order, so every put is an append. Measured on 92 KB records in the page cache, one
-thread: 2.7 GB/s in transactions of 8 MiB, which stay in the CPU's cache between put and commit, 1.9 GB/s in those of
-64 MiB; `writemap` is no faster, and turns a full disk into SIGBUS instead of an error.
+py-lmdb writes it. Keys come in order, so every put is an append. Measured on 92 KB records in the page cache,
+one thread: 2.7 GB/s in transactions of 8 MiB, which stay in the CPU's cache between put and commit, 1.9 GB/s
+in those of 64 MiB; `writemap` is no faster, and turns a full disk into SIGBUS instead of an error.
 
-`StoredPlace` is the place of an attached image: an entry of a record that names a file outside of the dataset. csrc/store/attached.h
-describes its bytes, and reads the images.
+`StoredPlace` is the place of an attached image: an entry of a record that names a file outside of the
+dataset. csrc/store/attached.h describes its bytes, and reads the images.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ _READ_BLOCK = 1 << 20
 
 
 def _engine_arguments() -> dict[str, Any]:
-    """Arguments that select LMDB 0.9: py-lmdb 3 has two engines and takes `lib_version`; 1.x has only that one."""
+    """Arguments that select LMDB 0.9: py-lmdb 3 has two engines and takes `lib_version`; 1.x has only that
+    one."""
     try:
         lmdb.version(lib_version=0)
     except TypeError:
@@ -91,7 +92,8 @@ def _engine_arguments() -> dict[str, Any]:
 
 
 def file_crc32c(path: str | os.PathLike[str], check: Callable[[], None] | None = None) -> int:
-    """CRC32C of a whole file; `check` is called between its blocks. Raises OSError, and what `check` raises."""
+    """CRC32C of a whole file; `check` is called between its blocks. Raises OSError, and what `check`
+    raises."""
     crc = 0
     buffer = bytearray(_READ_BLOCK)
     view = memoryview(buffer)
@@ -104,7 +106,8 @@ def file_crc32c(path: str | os.PathLike[str], check: Callable[[], None] | None =
 
 
 def durable_entry(path: Path, first: int, count: int, columns: Mapping[str, int]) -> ShardEntry:
-    """Syncs a closed shard to the disk and returns its manifest entry; `columns` is what `ShardFile.close` returned. Raises OSError."""
+    """Syncs a closed shard to the disk and returns its manifest entry; `columns` is what `ShardFile.close`
+    returned. Raises OSError."""
     with open(open_regular(path)[0], "rb") as file:
         os.fsync(file.fileno())
         size = os.fstat(file.fileno()).st_size
@@ -131,7 +134,8 @@ def prepare_sample(
     width: int = 0,
     index: bytes = b"",
 ) -> Prepared:
-    """Builds a sample's record, in any thread; see `DatasetWriter.append`. `index` is the entropy index of its JPEG."""
+    """Builds a sample's record, in any thread; see `DatasetWriter.append`. `index` is the entropy index of
+    its JPEG."""
     entries, row = schema.encode(values, image_kind, height, width)
     if index:
         entries = with_index(entries, index)
@@ -140,7 +144,8 @@ def prepare_sample(
 
 
 def map_bytes(shard_size: int) -> int:
-    """Size of LMDB's map for a shard that ends after so many bytes. It is stored in the file, so that all who write a shard must agree."""
+    """Size of LMDB's map for a shard that ends after so many bytes. It is stored in the file, so that all
+    who write a shard must agree."""
     room = min(shard_size, 1 << 36)
     return room + min(room // 8, 1 << 28) + (1 << 24)
 
@@ -148,12 +153,14 @@ def map_bytes(shard_size: int) -> int:
 class ShardFile:
     """Writes one shard, then closes or aborts it.
 
-    1. Call `put` in the order of indices, then `close`, which writes the columns. After a PackError call only `abort`.
+    1. Call `put` in the order of indices, then `close`, which writes the columns. After a PackError call only
+       `abort`.
     2. LMDB's map grows by itself; the records so far are committed first.
     """
 
     def __init__(self, path: Path, first: int, schema: Schema, map_bytes: int, go_on: str = RESUME) -> None:
-        """Creates a shard whose first sample is `first`. `map_bytes` estimates its final size; `go_on` ends error messages."""
+        """Creates a shard whose first sample is `first`. `map_bytes` estimates its final size; `go_on`
+        ends error messages."""
         self.path = path
         self.first = first
         self.count = 0
@@ -172,7 +179,8 @@ class ShardFile:
         try:
             path.unlink(missing_ok=True)
             self._env = lmdb.open(
-                os.fsencode(path), map_size=self._map_bytes, subdir=False, mode=0o644, lock=False, sync=False, metasync=False,
+                os.fsencode(path), map_size=self._map_bytes, subdir=False, mode=0o644, lock=False, sync=False,
+                metasync=False,
                 writemap=False, max_dbs=2, **_engine_arguments(),
             )  # fmt: skip
             self._page_size = int(self._env.stat()["psize"])
@@ -299,7 +307,8 @@ class ShardFile:
 
 
 def write_error(path: Path, pending: int, error: Exception, go_on: str = RESUME) -> PackError:
-    """The error for a failed write of `pending` bytes to `path`: a full disk or the system's reason, and how to go on."""
+    """The error for a failed write of `pending` bytes to `path`: a full disk or the system's reason, and
+    how to go on."""
     code = error.errno if isinstance(error, OSError) else None
     try:
         status = os.statvfs(path.parent)

@@ -1,21 +1,26 @@
-"""Sidecars: files that say where everything lies in shards, so that a dataset opens by few reads instead of a walk over each shard's trees.
+"""Sidecars: files that say where everything lies in shards, so that a dataset opens by few reads instead of a
+walk over each shard's trees.
 
 NOTE [ sidecars: what they are worth ]
-A sidecar is a copy of facts in the shards. So a sidecar that is missing, damaged or of a later version is skipped, and shards that no
-sidecar knows are walked. A section of it belongs to the shard of its key, size, number of samples and file's checksum: after a shard was
-written anew, or taken out, its old section is no shard's. Sections may come in any order, and a shard's may lie in any sidecar.
-A sidecar is tables, one after another, and at its end a directory: the head of each shard's section, which says where the section's tables
-are, and has the CRC32C of each of their blocks. The manifest has the checksum of the directory, and that of the whole file.
-  opening      reads the directory, and checks it and every length. Tables stay on the disk: NOTE [ table: read in place ].
-  a place      is read with its block, which is compared with its checksum; it has to lie in the shard's file.
-  a record     is compared with its checksum at each read, as ever: a wrong place is that sample's error, and never another sample's bytes.
-  a copy       of a column's values, too, is a table.
-A block that is found damaged after the dataset was opened is an error that names the file. `fastload verify` compares all of a sidecar.
+A sidecar is a copy of facts in the shards. So a sidecar that is missing, damaged or of a later version is
+skipped, and shards that no sidecar knows are walked. A section of it belongs to the shard of its key, size,
+number of samples and file's checksum: after a shard was written anew, or taken out, its old section is no
+shard's. Sections may come in any order, and a shard's may lie in any sidecar. A sidecar is tables, one after
+another, and at its end a directory: the head of each shard's section, which says where the section's tables
+are, and has the CRC32C of each of their blocks. The manifest has the checksum of the directory, and that of
+the whole file.
+  opening      reads the directory, and checks it and every length. Tables stay on the disk: NOTE [ table:
+  read in place ]. a place      is read with its block, which is compared with its checksum; it has to lie in
+  the shard's file. a record     is compared with its checksum at each read, as ever: a wrong place is that
+  sample's error, and never another sample's bytes. a copy       of a column's values, too, is a table.
+A block that is found damaged after the dataset was opened is an error that names the file. `fastload verify`
+compares all of a sidecar.
 
 NOTE [ segments: what is checked when ]
-  rows           the numbers of a shard's samples that count: read and checked when the dataset is opened, since all reads need them.
-  fixed values   rows of an int, float or array field that was added: read and checked with their column, as a shard's own chunk is.
-  other values   text, JSON and bytes that were added: a shard's segment is read whole and checked on first use, and kept.
+  rows           the numbers of a shard's samples that count: read and checked when the dataset is opened,
+  since all reads need them. fixed values   rows of an int, float or array field that was added: read and
+  checked with their column, as a shard's own chunk is. other values   text, JSON and bytes that were added: a
+  shard's segment is read whole and checked on first use, and kept.
 Only the checked copy is used; no file is mapped.
 """
 
@@ -56,7 +61,8 @@ def read_segment(dataset: Path, segment: Segment, into: memoryview | None = None
     Args:
         dataset: the dataset's folder.
         segment: the part of a file.
-        into: a writable buffer of exactly its size; by default one is made, once the file is known to be long enough.
+        into: a writable buffer of exactly its size; by default one is made, once the file is known to be long
+            enough.
 
     Raises:
         DatasetError: the file is missing, too short, or not what was written.
@@ -88,7 +94,8 @@ def read_segment(dataset: Path, segment: Segment, into: memoryview | None = None
 
 
 def rows_of(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """The numbers of the stored samples that count, as their segment has them: `core.Store.set_rows` checks their order."""
+    """The numbers of the stored samples that count, as their segment has them: `core.Store.set_rows`
+    checks their order."""
     rows = data.view("<u4").astype(np.uint32, copy=False)
     rows.setflags(write=False)
     return rows
@@ -102,7 +109,8 @@ def packed_values(values: Sequence[bytes]) -> bytes:
 
 
 class AddedValues:
-    """Text, JSON and bytes that were added to one shard, by stored sample. See NOTE [ segments: what is checked when ]."""
+    """Text, JSON and bytes that were added to one shard, by stored sample. See NOTE [ segments: what is
+    checked when ]."""
 
     def __init__(self, data: npt.NDArray[np.uint8], stored: int, what: str) -> None:
         """Takes a checked segment of `stored` values; `what` names it.
@@ -124,7 +132,8 @@ class AddedValues:
 class AddedFields:
     """The values that were added to a dataset's shards, read on first use and kept.
 
-    Any thread may ask, and a forked child keeps what was read before: two threads that ask at once both read, and one result is kept.
+    Any thread may ask, and a forked child keeps what was read before: two threads that ask at once both read,
+    and one result is kept.
     """
 
     def __init__(self, read: SegmentReader) -> None:
@@ -156,7 +165,8 @@ SIDECARS_MOST = 8
 ROW_MOST = 64
 """Bytes of a column's row up to which its values are copied too."""
 PLACES = ""
-"""Name of the table of places, beside those of columns: a row is low and high half of the offset, size, CRC32C of the record, u32 each."""
+"""Name of the table of places, beside those of columns: a row is low and high half of the offset, size,
+CRC32C of the record, u32 each."""
 
 WALKED_SAMPLES = 1024
 WALKED_SHARDS = 4
@@ -200,7 +210,8 @@ class TablePart:
 
 @lru_cache(64)
 def _widths_of(names: bytes, described: tuple[tuple[int, int], ...]) -> Mapping[str, int]:
-    """The width of each table of a section by name. Sections of one form share them: a dataset may have 100,000 shards.
+    """The width of each table of a section by name. Sections of one form share them: a dataset may have
+    100,000 shards.
 
     Args:
         names: names of the shard's columns, one after another.
@@ -257,7 +268,8 @@ class Section:
             self.units == self.stored or (not self.single and 0 < self.units <= self.stored)
         ):
             raise Bad(
-                f"its tables have {self.size} bytes and not {start}, or its {self.stored} records {self.units} groups"
+                f"its tables have {self.size} bytes and not {start}, or its {self.stored} records "
+                f"{self.units} groups"
             )
 
     @property
@@ -307,7 +319,8 @@ class Section:
         return name == CRC_COLUMN or self.widths.get(name) == width
 
     def values(self, name: str) -> memoryview:
-        """The rows of a column that it has, of all stored samples. Raises DatasetError: they are not what was written."""
+        """The rows of a column that it has, of all stored samples. Raises DatasetError: they are not what
+        was written."""
         found = (
             self.rows()[:, 3].tobytes()
             if name == CRC_COLUMN
@@ -340,7 +353,8 @@ def _head_of(data: memoryview, at: int) -> tuple[Identity, memoryview]:
 
 
 def open_section(data: memoryview, shard: ShardEntry) -> Parts:
-    """The content of a section that is a file by itself, as `section` made it. Raises Bad: it is none of this shard."""
+    """The content of a section that is a file by itself, as `section` made it. Raises Bad: it is none of
+    this shard."""
     found, head = _head_of(data, 0)
     if found != identity(shard) or len(data) - len(head) != Section(np.frombuffer(head, "<u4"), None, 0).size:
         raise Bad("it is another shard's, or was cut")
@@ -395,12 +409,14 @@ class Sidecars:
         return self._sections.get(key)
 
     def opened(self, first: int, last: int) -> list[Section]:
-        """The sections that shards were asked for, among those numbered first .. last-1 in the order in which they were added."""
+        """The sections that shards were asked for, among those numbered first .. last-1 in the order in
+        which they were added."""
         keys = islice(self._heads, first, last)
         return [self._sections[key] for key in keys if key in self._sections]
 
     def content(self, shard: ShardEntry) -> Parts | None:
-        """The content of a shard's section, for another sidecar; None: there is none. Raises DatasetError when it is read."""
+        """The content of a shard's section, for another sidecar; None: there is none. Raises DatasetError
+        when it is read."""
         found = self.get(shard)
         return None if found is None else found.content()
 
@@ -417,7 +433,8 @@ class Sidecars:
 
 
 def useful(shards: Sequence[ShardEntry], segments: Iterable[Segment]) -> Iterable[Segment]:
-    """The sidecars of a dataset of these shards that are worth reading; none where it is so small that a walk is as fast."""
+    """The sidecars of a dataset of these shards that are worth reading; none where it is so small that a
+    walk is as fast."""
     small = len(shards) < WALKED_SHARDS and sum(shard.stored for shard in shards) < WALKED_SAMPLES
     return () if small else segments
 
@@ -466,7 +483,8 @@ def add_directory(
     tables: int,
     name: str = "",
 ) -> None:
-    """Adds a sidecar as `Sidecars.add` does. Raises DatasetError, which has its name, where it does not hold."""
+    """Adds a sidecar as `Sidecars.add` does. Raises DatasetError, which has its name, where it does not
+    hold."""
     try:
         sidecars.add(directory, file, start, tables)
     except Bad as error:
@@ -648,7 +666,8 @@ def check_file(dataset: Path, segment: Segment) -> None:
 
 
 def check_sidecar(dataset: Path, segment: Segment, shards: Mapping[Identity, ShardEntry]) -> str:
-    """Describes what is wrong with a sidecar, compared with what its shards say; "" if nothing is. `shards`: of the dataset."""
+    """Describes what is wrong with a sidecar, compared with what its shards say; "" if nothing is.
+    `shards`: of the dataset."""
     path = file_path(dataset, segment.folder, segment.file)
     sidecars = Sidecars()
     try:
@@ -662,14 +681,18 @@ def check_sidecar(dataset: Path, segment: Segment, shards: Mapping[Identity, Sha
             continue
         try:
             if wrong := _difference(sidecars, dataset, shard):
-                return f"{path}: what it says of {shard.file} does not hold ({wrong}): `fastload index` writes it anew"
+                return (
+                    f"{path}: what it says of {shard.file} does not hold ({wrong}): `fastload index` "
+                    "writes it anew"
+                )
         except DatasetError:
             continue  # the shard's own damage
     return ""
 
 
 def _difference(sidecars: Sidecars, dataset: Path, shard: ShardEntry) -> str:
-    """Describes how a shard's section differs from the shard; "" if it does not. Raises DatasetError: the shard is damaged."""
+    """Describes how a shard's section differs from the shard; "" if it does not. Raises DatasetError: the
+    shard is damaged."""
     wanted = b"".join(section(dataset, shard))
     found = sidecars.content(shard)
     try:

@@ -1,14 +1,17 @@
-"""DatasetWriter: writes a packed dataset. A kill at any point leaves either no dataset or one that can be resumed.
+"""DatasetWriter: writes a packed dataset. A kill at any point leaves either no dataset or one that can be
+resumed.
 
 NOTE [ writer: what is durable when ]
-1. progress.json (the journal) exists before the first shard, and names only complete shards: closed, synced, and with
-   their checksums computed. It is replaced by rename, and only after the shards that it adds are on the disk: after each of the first
-   JOURNAL_SHARDS, and later after every so many that they are one part of as many of all, since it names all of them anew. A kill
-   loses no larger part of the work; a pack that stops by itself loses none. The last shard is named in the manifest alone.
-2. A shard that the journal does not name is unfinished, and a resume drops it. So it drops the part of progress.samples
-   beyond the length in the journal: that file is extended, and synced, before each journal.
+1. progress.json (the journal) exists before the first shard, and names only complete shards: closed, synced,
+   and with their checksums computed. It is replaced by rename, and only after the shards that it adds are on
+   the disk: after each of the first JOURNAL_SHARDS, and later after every so many that they are one part of
+   as many of all, since it names all of them anew. A kill loses no larger part of the work; a pack that stops
+   by itself loses none. The last shard is named in the manifest alone.
+2. A shard that the journal does not name is unfinished, and a resume drops it. So it drops the part of
+   progress.samples beyond the length in the journal: that file is extended, and synced, before each journal.
 3. The sidecar is made of all shards, and synced, before manifest.json names it. A resume makes it anew.
-4. manifest.json is written last, by rename: that makes the folder a dataset. The journal is removed after it, and then the log.
+4. manifest.json is written last, by rename: that makes the folder a dataset. The journal is removed after it,
+   and then the log.
 """
 
 from __future__ import annotations
@@ -50,8 +53,8 @@ from fastload.store.sidecar import write_sidecar
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 JOURNAL_SHARDS = 256
-"""Shards up to which each is added to the journal by itself. Of n more, one in n / JOURNAL_SHARDS: all journals of a pack together name as
-many shards as it has, times this number and a few."""
+"""Shards up to which each is added to the journal by itself. Of n more, one in n / JOURNAL_SHARDS: all
+journals of a pack together name as many shards as it has, times this number and a few."""
 
 _SIDECAR_NAME = "index-00000.bin"
 
@@ -60,7 +63,8 @@ class DatasetWriter:
     """Appends samples, in order, to the shards of a new dataset.
 
     1. One thread appends. `prepare` may run in any thread.
-    2. `finish` completes the dataset; `abort`, or leaving a `with` block without `finish`, leaves it resumable.
+    2. `finish` completes the dataset; `abort`, or leaving a `with` block without `finish`, leaves it
+       resumable.
     3. A lock, which ends with the process, admits one writer per folder at a time.
 
     Attributes:
@@ -94,12 +98,15 @@ class DatasetWriter:
             varying: names of options that a resume may change.
             resume: continues after the last complete shard, or starts at the beginning if there is none.
             overwrite: removes a dataset, or parts of one, from the folder first.
-            base: the folder of attached files, as the manifest is to name it; None: the dataset holds its images.
+            base: the folder of attached files, as the manifest is to name it; None: the dataset holds its
+                images.
             title: names the dataset in messages; by default its folder does.
 
         Raises:
-            ArgumentError: shard_size is out of range, both resume and overwrite are given, or JSON cannot represent an option.
-            PackError: `out` holds other files or a dataset, cannot be resumed, or is being written by another process.
+            ArgumentError: shard_size is out of range, both resume and overwrite are given, or JSON cannot
+                represent an option.
+            PackError: `out` holds other files or a dataset, cannot be resumed, or is being written by another
+                process.
         """
         if resume and overwrite:
             raise ArgumentError("resume and overwrite contradict each other; give one")
@@ -160,7 +167,8 @@ class DatasetWriter:
         self.abort(now=kind is KeyboardInterrupt)
 
     def _claim(self, resume: bool, overwrite: bool) -> int:
-        """Creates and locks the folder, and returns the lock's descriptor. Raises PackError if the folder holds anything else."""
+        """Creates and locks the folder, and returns the lock's descriptor. Raises PackError if the folder
+        holds anything else."""
         lock = claim_folder(self.out)
         try:
             check_free(self.out, self.title, resume=resume, overwrite=overwrite)
@@ -171,7 +179,8 @@ class DatasetWriter:
         return lock
 
     def _resume(self) -> None:
-        """Continues from the shards that the journal names, or a manifest already written, and removes other files of a dataset."""
+        """Continues from the shards that the journal names, or a manifest already written, and removes
+        other files of a dataset."""
         if (manifest := self._published()) is not None:
             if manifest.version > 1:
                 raise PackError(
@@ -186,7 +195,8 @@ class DatasetWriter:
             self._read_journal()
         elif any(SHARD_NAME.fullmatch(name) for name in os.listdir(self.out)):
             raise PackError(
-                f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again"
+                f"{self.out} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite "
+                "packs it again"
             )
         self.next_index = sum(shard.count for shard in self._shards)
         named = {shard.file for shard in self._shards} | self._kept() | {MANIFEST_NAME, JOURNAL_NAME}
@@ -254,8 +264,8 @@ class DatasetWriter:
             image_kind: "jpeg", "dct" or "raw"; None for a schema without an image.
             height: height of the image, in pixels.
             width: width of the image, in pixels.
-            state: state that the caller needs to continue after this sample, as JSON values; stored (and called, if callable)
-                only when the sample completes a shard.
+            state: state that the caller needs to continue after this sample, as JSON values; stored (and
+                called, if callable) only when the sample completes a shard.
 
         Raises:
             PackError: a field cannot hold its value, the disk is full, or the dataset is already complete.
@@ -283,15 +293,18 @@ class DatasetWriter:
         if self._shard.size >= self.shard_size or self._shard.column_full:
             if self._key is not None:
                 raise PackError(
-                    f"{self._shard.path.name} is full with {self._shard.count:,} samples: choose a smaller shard_samples"
+                    f"{self._shard.path.name} is full with {self._shard.count:,} samples: choose a "
+                    "smaller shard_samples"
                 )
             self._complete_shard()
 
     def next_shard(self, number: int, key: int, state: State) -> None:
-        """Ends the current shard, if one is begun, at a place that the caller chose; from now on only this does.
+        """Ends the current shard, if one is begun, at a place that the caller chose; from now on only this
+        does.
 
         Args:
-            number: number of the shard that the next sample begins, counted from the first that this writer could begin.
+            number: number of the shard that the next sample begins, counted from the first that this writer
+                could begin.
             key: key of that sample in its file.
             state: state of the caller, as in `append`; it is stored with the shard that ends.
         """
@@ -300,7 +313,8 @@ class DatasetWriter:
         self._begun, self._key = self._offset + number, key
 
     def _complete_shard(self, journal: bool = True) -> None:
-        """Ends the current shard. A thread syncs it, computes its checksum and adds it to the journal while the next is written."""
+        """Ends the current shard. A thread syncs it, computes its checksum and adds it to the journal
+        while the next is written."""
         shard = self._shard
         if shard is None:
             return
@@ -360,7 +374,8 @@ class DatasetWriter:
             classes: names of labels 0, 1, ...; None where labels are no classes.
             summary: figures to store in the manifest, as JSON values.
             form: structure of a sample; None: it follows from the fields.
-            options: options in `varying` that changed from call to call, with the values that hold for all samples.
+            options: options in `varying` that changed from call to call, with the values that hold for all
+                samples.
 
         Raises:
             PackError: the disk is full or fails.

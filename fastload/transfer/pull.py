@@ -1,10 +1,13 @@
 """pull: downloads a packed dataset from a URL into a folder.
 
 NOTE [ pull: what is durable when ]
-1. progress.json exists before the first file, and says what content each file has that gets its name: a digest of its checksums.
-2. A file gets its name once it is complete, its checksums hold, and it is on the disk. Until then its name ends with .part.
+1. progress.json exists before the first file, and says what content each file has that gets its name: a
+   digest of its checksums.
+2. A file gets its name once it is complete, its checksums hold, and it is on the disk. Until then its name
+   ends with .part.
 3. manifest.json is written last, by rename; progress.json is removed after it.
-So a pull that was killed goes on: a file that has its name, and whose content is still wanted, is not downloaded again.
+So a pull that was killed goes on: a file that has its name, and whose content is still wanted, is not
+downloaded again.
 """
 
 from __future__ import annotations
@@ -123,7 +126,8 @@ def _prepare(folder: Path, overwrite: bool) -> None:
 
 
 def _keep(folder: Path, files: tuple[DataFile, ...]) -> list[DataFile]:
-    """Removes what an earlier pull has left and is of no use, writes the journal, and returns the files that are to be downloaded."""
+    """Removes what an earlier pull has left and is of no use, writes the journal, and returns the files
+    that are to be downloaded."""
     had = _had(folder)
     complete = {JOURNAL_NAME} | {
         file.name
@@ -146,7 +150,8 @@ def _keep(folder: Path, files: tuple[DataFile, ...]) -> list[DataFile]:
 
 
 def _had(folder: Path) -> Mapping[str, object]:
-    """The digests that the journal of an earlier pull has, by the names of files; {} if there is none that holds."""
+    """The digests that the journal of an earlier pull has, by the names of files; {} if there is none that
+    holds."""
     path = folder / JOURNAL_NAME
     try:
         files = checked.unseal(checked.parse(read_regular(path, MANIFEST_BYTES), str(path)), str(path)).get(
@@ -170,7 +175,8 @@ def _fetch(
     free = shutil.disk_usage(folder).free
     if todo > free:
         raise PackError(
-            f"the disk of {folder} is too small: {todo:,} bytes are to be downloaded, {free:,} are free. Make room and {_GO_ON}"
+            f"the disk of {folder} is too small: {todo:,} bytes are to be downloaded, {free:,} are "
+            f"free. Make room and {_GO_ON}"
         )
     done = total - todo
     with (

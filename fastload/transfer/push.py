@@ -2,12 +2,14 @@
 
 NOTE [ push: what is sent again ]
 An object is not sent again if its content is known there:
-1. the manifest at the URL names it with the checksums that this dataset's has, and it has the right size: nobody replaces such an object
-   (NOTE [ bucket: what is durable when ]);
-2. or an unfinished push noted it in progress.json at the URL, with its checksums and the ETag that it had, and it has that ETag now.
+1. the manifest at the URL names it with the checksums that this dataset's has, and it has the right size:
+   nobody replaces such an object (NOTE [ bucket: what is durable when ]);
+2. or an unfinished push noted it in progress.json at the URL, with its checksums and the ETag that it had,
+   and it has that ETag now.
 A name and a size alone prove nothing. A store without ETags gets what an unfinished push has sent once more.
 
-`PushPlan` says which objects a local dataset becomes, under which names, and has the manifest that names them.
+`PushPlan` says which objects a local dataset becomes, under which names, and has the manifest that names
+them.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class Upload:
     path: Path
 
     def check(self, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Reads the local file and compares its checksums with the manifest's, so that damage is not pushed. Raises DatasetError.
+        """Reads the local file and compares its checksums with the manifest's, so that damage is not pushed.
+        Raises DatasetError.
 
         Args:
             stopped: asked now and then; where it returns True, nothing more is read.
@@ -67,7 +70,8 @@ class Upload:
                     at += count
         except OSError as error:
             raise DatasetError(
-                f"cannot read {self.path}: {error.strerror}; if the dataset was changed meanwhile, push it again"
+                f"cannot read {self.path}: {error.strerror}; if the dataset was changed meanwhile, "
+                "push it again"
             ) from None
         if stopped():
             return
@@ -96,8 +100,9 @@ class PushPlan:
 def plan_push(dataset: Path, manifest: Manifest, bucket: Bucket, scratch: Path) -> PushPlan:
     """Plans the push of a dataset.
 
-    All its sidecars become one, and its files of rows become one, so that the dataset opens in three requests; shards in other folders
-    become objects beside the others. Files that are made for this lie in `scratch`: the dataset's folder is not written to.
+    All its sidecars become one, and its files of rows become one, so that the dataset opens in three
+    requests; shards in other folders become objects beside the others. Files that are made for this lie in
+    `scratch`: the dataset's folder is not written to.
 
     Raises:
         PackError: a bucket cannot hold the dataset.
@@ -106,7 +111,8 @@ def plan_push(dataset: Path, manifest: Manifest, bucket: Bucket, scratch: Path) 
     """
     if any(shard.base is not None for shard in manifest.shards):
         raise PackError(
-            f"{dataset} is an attached dataset, whose images lie in other files, which are not pushed: make a dataset that holds its "
+            f"{dataset} is an attached dataset, whose images lie in other files, which are not "
+            "pushed: make a dataset that holds its "
             "images of the same source with `fastload pack`, to a folder or to the URL"
         )
     merged = _one_file_of_rows(dataset, replace(manifest, sidecars=()), scratch)
@@ -148,7 +154,8 @@ def _one_file_of_rows(dataset: Path, manifest: Manifest, scratch: Path) -> Manif
 
 
 def _one_sidecar(dataset: Path, manifest: Manifest, scratch: Path) -> tuple[Segment, ...]:
-    """A sidecar of all shards: the dataset's, if it is one and has them all, else one made in `scratch`; none without shards."""
+    """A sidecar of all shards: the dataset's, if it is one and has them all, else one made in `scratch`;
+    none without shards."""
     if not manifest.shards:
         return ()
     known = open_sidecars(dataset, manifest.sidecars)
@@ -172,7 +179,8 @@ def _renamed(shard: ShardEntry, names: dict[tuple[str | None, str], str]) -> Sha
 
 
 def replaces(new: Manifest, old: Manifest) -> bool:
-    """Returns True if a manifest is a later state of another's dataset: a later version, with a shard in common, or the same samples."""
+    """Returns True if a manifest is a later state of another's dataset: a later version, with a shard in
+    common, or the same samples."""
     if new.version == old.version:
         return new.same_samples(old)
     return new.version > old.version and not _contents(new.shards).isdisjoint(_contents(old.shards))
@@ -234,15 +242,16 @@ def push(
 ) -> PushSummary:
     """Uploads a packed dataset to a URL; it is a dataset there once this returns, and not before.
 
-    Files that are at the URL are not sent again: a push that was stopped goes on, and a later version of a dataset sends new files alone.
-    Readers of a dataset that is replaced go on with it until its objects are removed, at the end.
+    Files that are at the URL are not sent again: a push that was stopped goes on, and a later version of a
+    dataset sends new files alone. Readers of a dataset that is replaced go on with it until its objects are
+    removed, at the end.
 
     Args:
         path: the dataset's folder; it is not changed.
         url: destination: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
         version: an older version of a dataset that was changed; the latest by default.
-        overwrite: replace another dataset, or an unfinished one, at the URL; every object is sent, also where the manifest there says that
-            it is there already, but not what an unfinished push has sent.
+        overwrite: replace another dataset, or an unfinished one, at the URL; every object is sent, also where
+            the manifest there says that it is there already, but not what an unfinished push has sent.
         storage_options: options of the store: ``endpoint``, ``region``, ...; the environment by default.
         timeout: seconds after which a request that fails again and again is given up, or text such as ``6h``.
         progress: show a bar on the terminal.
@@ -253,7 +262,8 @@ def push(
     Raises:
         ArgumentError: the URL or an option is wrong.
         DatasetError: there is no finished dataset, or it is damaged.
-        PackError: there is another dataset at the URL, or a bucket cannot hold this one (its images lie in other files).
+        PackError: there is another dataset at the URL, or a bucket cannot hold this one (its images lie in
+            other files).
         RemoteError: the store does not answer, or denies access.
     """
     started = time.monotonic()
@@ -302,7 +312,8 @@ def _refuse_others(bucket: Bucket, manifest: Manifest, notes: _Notes) -> None:
 
 
 class _Notes:
-    """progress.json at the URL: the objects that an unfinished push has sent. See NOTE [ push: what is sent again ].
+    """progress.json at the URL: the objects that an unfinished push has sent. See NOTE [ push: what is sent
+    again ].
 
     Attributes:
         found: True if there was one.
@@ -350,7 +361,8 @@ def _text(value: object) -> str | None:
 
 
 def _read_notes(objects: Objects) -> dict[str, Any] | None:
-    """The content of progress.json; None if it is none of a push, or does not hold: what it notes is then sent again."""
+    """The content of progress.json; None if it is none of a push, or does not hold: what it notes is then
+    sent again."""
     try:
         content = checked.unseal(
             checked.parse(objects.get(JOURNAL_NAME, MANIFEST_BYTES), JOURNAL_NAME), JOURNAL_NAME
@@ -390,9 +402,8 @@ class _Sender:
             bar.start(self._share(self._before), self._before)
             try:
                 left = iter(self._uploads)
-                for upload in islice(
-                    left, 2 * FILES_AT_ONCE
-                ):  # and no more: a wait looks at each that is running
+                # And no more: a wait looks at each that is running.
+                for upload in islice(left, 2 * FILES_AT_ONCE):
                     running[pool.submit(self._send, upload)] = upload.file
                 while running:
                     done, _ = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -410,7 +421,8 @@ class _Sender:
             self._notes.write()
 
     def _write_last(self, seconds: float | None) -> None:
-        """Writes the notes of a push that stops; waits so long for a server that does not answer, and None: as long as for any request."""
+        """Writes the notes of a push that stops; waits so long for a server that does not answer, and
+        None: as long as for any request."""
 
         def write() -> None:
             with contextlib.suppress(RemoteError, ClosedError):

@@ -1,4 +1,5 @@
-"""Transforms of images that the native decoder can do, and the compiler that turns a list of them into a plan.
+"""Transforms of images that the native decoder can do, and the compiler that turns a list of them into a
+plan.
 
 The public names are those of ops.py; the compiler's modules are imported by their own names.
 """

@@ -1,4 +1,5 @@
-"""compile_plan: walks a transform list once and decides for each step who does it: the native decoder, the device, or Python.
+"""compile_plan: walks a transform list once and decides for each step who does it: the native decoder, the
+device, or Python.
 
 Steps for whole batches are torchvision's transforms as ops of fastload.augment, as data.
 """
@@ -31,17 +32,21 @@ _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before i
 
 
 def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, whole: bool = False) -> Plan:
-    """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested mixture.
+    """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested
+    mixture.
 
-    1. fastload's transforms, and those of torchvision's that mean the same, are native as far as the list goes without interruption.
-    2. From the first step that is not, either all the rest runs on whole batches (with `device`, where all of it can, in its order), or all
-       the rest runs per sample in Python, in its order; `why` of its first stage says what is in the way of a device.
-    3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor, and something after it does, or
-       the list is torchvision's alone. Otherwise with the CHW tensor. Native steps mean the same: torchvision's ToDtype lets a Pillow image
-       pass, and converts a tensor.
-    4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and so is what is left of each.
-    5. torchvision's FiveCrop and TenCrop make views, too; what comes after them draws once for all. Where that is not all native, they are
-       Python's as any other step.
+    1. fastload's transforms, and those of torchvision's that mean the same, are native as far as the list
+       goes without interruption.
+    2. From the first step that is not, either all the rest runs on whole batches (with `device`, where all of
+       it can, in its order), or all the rest runs per sample in Python, in its order; `why` of its first
+       stage says what is in the way of a device.
+    3. Python begins with a Pillow image where torchvision would hold one: nothing before it makes a tensor,
+       and something after it does, or the list is torchvision's alone. Otherwise with the CHW tensor. Native
+       steps mean the same: torchvision's ToDtype lets a Pillow image pass, and converts a tensor.
+    4. A list that ends in several views (Views, lightly's MultiViewTransform) is planned for each view, and
+       so is what is left of each.
+    5. torchvision's FiveCrop and TenCrop make views, too; what comes after them draws once for all. Where
+       that is not all native, they are Python's as any other step.
     6. Steps that need boxes are native only where the engine has the sample's boxes.
 
     Args:
@@ -51,7 +56,8 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, w
         whole: True if Python steps get whole samples, in which no image is Pillow's.
 
     Raises:
-        TransformError: fastload's own transforms in an order that has no native meaning; the message says what to change.
+        TransformError: fastload's own transforms in an order that has no native meaning; the message says
+            what to change.
     """
     steps = flatten(transform)
     for step in steps:
@@ -70,9 +76,8 @@ def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, w
 
 def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | None:
     """The plan of a list with FiveCrop or TenCrop; None where there is none, or not all of it is native."""
-    is_tensor = whole or not _are_for_pillow(
-        steps, steps
-    )  # decided by the list as it was given: the crops are fastload's
+    # Decided by the list as it was given: the crops are fastload's.
+    is_tensor = whole or not _are_for_pillow(steps, steps)
     for place, step in enumerate(steps):
         found = known(step)
         crops = _crops_of(found) if found else None
@@ -93,12 +98,15 @@ def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | No
 
 
 def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, whole: bool) -> Plan | None:
-    """The plan of a list that ends in several views of the image: each of them is planned as the list with its entry at the end.
+    """The plan of a list that ends in several views of the image: each of them is planned as the list with
+    its entry at the end.
 
-    Each view has random streams of its own, which follow from its number and the place in its entry, and shares those of what comes before.
+    Each view has random streams of its own, which follow from its number and the place in its entry, and
+    shares those of what comes before.
 
     Returns:
-        None where something before makes Python of it all: then a step that is not fastload's own runs as the callable that it is.
+        None where something before makes Python of it all: then a step that is not fastload's own runs as the
+        callable that it is.
     """
     before, step = list(steps[:-1]), steps[-1]
     stages = _compile(before, range(1, len(steps)), device, whole=whole).stages
@@ -107,7 +115,8 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, w
         if not isinstance(step, T.Views):
             return None
         raise TransformError(
-            f"{step!r} comes after {late.name}, which the decoder does not do: put that into each of its entries"
+            f"{step!r} comes after {late.name}, which the decoder does not do: put that into each of "
+            "its entries"
         )
     views: list[Plan] = []
     for number, entry in enumerate(entries):
@@ -133,13 +142,15 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, w
         and len({_ends_in_floats(view) for view in views}) > 1
     ):
         raise TransformError(
-            f"{step!r}: some of its entries end in floats and some in bytes: end all in ToFloat or Normalize, or none"
+            f"{step!r}: some of its entries end in floats and some in bytes: end all in ToFloat or "
+            "Normalize, or none"
         )
     return _joined(views, len(before))
 
 
 def _crops_of(step: Known) -> list[list[T.Transform]] | None:
-    """The transform of each crop that FiveCrop or TenCrop makes, in torchvision's order; None for any other step."""
+    """The transform of each crop that FiveCrop or TenCrop makes, in torchvision's order; None for any
+    other step."""
     if step.name not in ("FiveCrop", "TenCrop"):
         return None
     centre = T.CenterCrop(step.values["size"])
@@ -153,7 +164,8 @@ def _crops_of(step: Known) -> list[list[T.Transform]] | None:
 
 
 def _takes_several(step: Any) -> bool:
-    """Returns True if a step after FiveCrop treats each of its images as it treats one; transforms of v1 take one image alone."""
+    """Returns True if a step after FiveCrop treats each of its images as it treats one; transforms of v1
+    take one image alone."""
     found = known(step)
     return isinstance(step, T.Transform) or (found is not None and found.v2)
 
@@ -217,7 +229,8 @@ def _compile(
 def _take_all(
     steps: Sequence[Any], streams: Sequence[int], part: NativePart
 ) -> tuple[list[Stage], list[int], str]:
-    """Gives the native part what it can have: the stages of that, positions of those that make floats, and the reason why it ends."""
+    """Gives the native part what it can have: the stages of that, positions of those that make floats, and
+    the reason why it ends."""
     stages: list[Stage] = []
     floats: list[int] = []
     for position, (step, stream) in enumerate(zip(steps, streams, strict=True), 1):
@@ -285,7 +298,8 @@ def _check_python(step: Any, first: Any) -> None:
 
 
 def _are_for_pillow(steps: Sequence[Any], rest: Sequence[Any]) -> bool:
-    """Rule 3 of compile_plan: whether `rest`, the end of a list in which nothing has made a tensor yet, begins with a Pillow image."""
+    """Rule 3 of compile_plan: whether `rest`, the end of a list in which nothing has made a tensor yet,
+    begins with a Pillow image."""
     if any(converts(step) for step in rest):
         return True
     return any(is_torchvisions(step) for step in steps) and not any(
@@ -294,7 +308,8 @@ def _are_for_pillow(steps: Sequence[Any], rest: Sequence[Any]) -> bool:
 
 
 def _python_stages(rest: Sequence[Any], first: int, reason: str, blocks: int | None) -> list[Stage]:
-    """reason: why the native part has not the first; blocks: which position the device does not do, None where it would do all."""
+    """reason: why the native part has not the first; blocks: which position the device does not do, None
+    where it would do all."""
     stages = []
     blocker = None if blocks is None else f"{label(rest[blocks - first], brief=True)} at position {blocks}"
     for position, step in enumerate(rest, first):
@@ -342,10 +357,12 @@ def label(step: Any, *, brief: bool = False) -> str:
 def device_part(
     rest: Sequence[Any], first: int, form: ImageForm, is_tensor: bool = False
 ) -> tuple[DeviceOp, ...] | int:
-    """Compiles the rest of a list to ops on batches, in its order; returns the position of the first step that is no such op instead.
+    """Compiles the rest of a list to ops on batches, in its order; returns the position of the first step
+    that is no such op instead.
 
-    Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1, and after Normalize only
-    what does not depend on the unit is left to the device (erasing with 0, flips, crops that do not pad).
+    Nothing is moved past anything: colours before ToTensor act on bytes, those after it on floats in 0..1,
+    and after Normalize only what does not depend on the unit is left to the device (erasing with 0, flips,
+    crops that do not pad).
 
     Args:
         rest: the steps from the first that the native part does not have.
@@ -391,7 +408,8 @@ def native_step(step: Any, part: NativePart) -> NativeStep:
     """A step as the native part does it after the steps so far.
 
     Raises:
-        TransformError: it does not; with the reason, such as replaced code of a known class, or empty if nothing is known of the step.
+        TransformError: it does not; with the reason, such as replaced code of a known class, or empty if
+            nothing is known of the step.
     """
     if isinstance(step, T.Transform):
         return NativeStep(step)
@@ -446,7 +464,8 @@ class NativePart:
     """The native part of a plan under construction: geometry and values of the steps so far.
 
     1. add() takes a step whole or raises and is as before.
-    2. Values (ToFloat, Normalize) are written after all geometry; a crop or flip added after them must be one that commutes with them.
+    2. Values (ToFloat, Normalize) are written after all geometry; a crop or flip added after them must be one
+       that commutes with them.
 
     Attributes:
         form: form of the images after the steps so far.
@@ -454,7 +473,8 @@ class NativePart:
         is_tensor: True if "image" is a tensor for steps in Python, too, and never Pillow's.
         size: (height, width) of every sample after the steps so far, or None if it depends on the sample.
         drawn_size: True if the size depends on the random draws.
-        boxed_size: True if the size depends on the sample's boxes. Then only its bound is known before the sample is made.
+        boxed_size: True if the size depends on the sample's boxes. Then only its bound is known before the
+            sample is made.
         fill: the colour of the padding since the resize, or None if no step may have padded.
         mask_fill: the label of all padding of masks, or None.
         mask_dtype: dtype to which masks are converted, a name of torch's dtypes; "": they stay as they are.
@@ -501,8 +521,8 @@ class NativePart:
         return core.Program(self.ops)
 
     def add(self, step: T.Transform, stream: int, *, commutes: bool = False, strict: bool = False) -> None:
-        """Takes a step; `stream` is its random stream, `commutes` says that as a crop it may be done before what made floats, and `strict`
-        that an image which a resize leaves no row or column of is an error.
+        """Takes a step; `stream` is its random stream, `commutes` says that as a crop it may be done before
+        what made floats, and `strict` that an image which a resize leaves no row or column of is an error.
 
         Raises:
             TransformError: it has no native meaning at this place.
@@ -530,7 +550,8 @@ class NativePart:
         if pairs is not None:
             if self.keypoint_pairs not in (None, pairs):
                 raise TransformError(
-                    f"{step!r} exchanges other keypoints than a flip before it: give both the same keypoint_pairs"
+                    f"{step!r} exchanges other keypoints than a flip before it: give both the same "
+                    "keypoint_pairs"
                 )
             self.keypoint_pairs, op["exchange"] = pairs, True
         fill, mask_fill = self._fills_after(step, None if resizes else self.fill)
@@ -579,8 +600,8 @@ class NativePart:
     def _fills_after(
         self, step: T.Transform, fill: tuple[int, ...] | None
     ) -> tuple[tuple[int, ...] | None, int | None]:
-        """The engine knows one colour of padding before the resize and one after it: that of the last padding step, black from any centre
-        crop on; and of masks one label for both."""
+        """The engine knows one colour of padding before the resize and one after it: that of the last padding
+        step, black from any centre crop on; and of masks one label for both."""
         if isinstance(step, T.CenterCrop) and (fill is not None or not self.holds(step.size)):  # type: ignore[arg-type]
             new, label = (0, 0, 0), 0
         elif isinstance(step, T.RandomZoomOut | T.Letterbox) or pads(step):
@@ -593,7 +614,8 @@ class NativePart:
             )
         if self.mask_fill not in (None, label):
             raise TransformError(
-                f"{step!r} pads masks with {label}, and an earlier step may with {self.mask_fill}: use one mask_fill"
+                f"{step!r} pads masks with {label}, and an earlier step may with {self.mask_fill}: "
+                "use one mask_fill"
             )
         return new, label
 

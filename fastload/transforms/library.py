@@ -1,7 +1,8 @@
-"""Table of the library classes that the planner knows: torchvision's transforms, each as one of fastload's and as an op on batches.
+"""Table of the library classes that the planner knows: torchvision's transforms, each as one of fastload's
+and as an op on batches.
 
-A row holds the public attributes of a class; it makes the native transform that gives the same pixels, or the reason why none does at that
-place of a list, and the op of fastload.augment that does it on whole batches.
+A row holds the public attributes of a class; it makes the native transform that gives the same pixels, or the
+reason why none does at that place of a list, and the op of fastload.augment that does it on whole batches.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from fastload import transforms as T
 from fastload.errors import TransformError
 from fastload.transforms.spec import ImageForm
 
-_EXACT = "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder (dct_scale)"
+_EXACT = (
+    "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder "
+    "(dct_scale)"
+)
 _BYTES = ("image", "uint8")
 _ZERO = (0, 0.0, None, (0,), (0.0,), (0, 0, 0), (0.0, 0.0, 0.0))
 _SCALES = ("min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio")
@@ -81,9 +85,10 @@ class LibraryClass:
 
     Attributes:
         attributes: its public attributes.
-        native: makes the native step; raises TransformError with the reason where there is none. None: the decoder does not do it.
-        batch: makes the arguments of the op of the same name in fastload.augment; raises TransformError where none does it on images of
-            that form. None: no op does it.
+        native: makes the native step; raises TransformError with the reason where there is none. None: the
+            decoder does not do it.
+        batch: makes the arguments of the op of the same name in fastload.augment; raises TransformError where
+            none does it on images of that form. None: no op does it.
     """
 
     attributes: tuple[str, ...]
@@ -102,7 +107,8 @@ def _to_tensor(step: Known, at: Place) -> NativeStep:
     if at.form == "image":
         if at.float_dtype != "torch.float32":
             raise TransformError(
-                f"it gives torch's default dtype, which is {at.float_dtype}, and natively bytes become float32"
+                f"it gives torch's default dtype, which is {at.float_dtype}, and natively bytes "
+                "become float32"
             )
         return NativeStep(T.ToFloat())
     if step.v2:
@@ -126,12 +132,14 @@ def _to_dtype(step: Known, at: Place) -> NativeStep:
 
 
 def _to_dtypes(given: Mapping[Any, Any], scale: Any, at: Place) -> NativeStep:
-    """A dtype for each of tv_tensors' classes: of images as of ToDtype(dtype), of masks the last conversion, of others none."""
+    """A dtype for each of tv_tensors' classes: of images as of ToDtype(dtype), of masks the last
+    conversion, of others none."""
     names = _by_class(given)
     image, mask = names.pop("Image", None), names.pop("Mask", None)
     if any(value is not None for value in names.values()) or "others" not in names:
         raise TransformError(
-            "natively images and masks are converted, and nothing else: give dtype={Image: ..., Mask: ..., 'others': None}"
+            "natively images and masks are converted, and nothing else: give dtype={Image: ..., "
+            "Mask: ..., 'others': None}"
         )
     made = _NOTHING if image is None else _image_to_dtype(str(image), scale, at, True)
     if mask is None:
@@ -219,7 +227,8 @@ def _iou_crop(step: Known, at: Place) -> NativeStep:
 def _sanitize(step: Known, at: Place) -> NativeStep:
     if (sizes := sanitized_by(step)) is None:
         raise TransformError(
-            "its labels_getter is a function; fastload's SanitizeBoundingBoxes drops the rows of all fields of the boxes"
+            "its labels_getter is a function; fastload's SanitizeBoundingBoxes drops the rows of all "
+            "fields of the boxes"
         )
     return NativeStep(
         T.SanitizeBoundingBoxes(*sizes), "drops the rows of all fields of the boxes", commutes=True
@@ -227,7 +236,8 @@ def _sanitize(step: Known, at: Place) -> NativeStep:
 
 
 def sanitized_by(step: Known) -> tuple[float, float] | None:
-    """min_size and min_area of a SanitizeBoundingBoxes that is not told by a function of the user's what goes with the boxes; else None."""
+    """min_size and min_area of a SanitizeBoundingBoxes that is not told by a function of the user's what
+    goes with the boxes; else None."""
     if step.name != "SanitizeBoundingBoxes" or step.values["labels_getter"] not in ("default", None):
         return None
     return step.values["min_size"], step.values["min_area"]
@@ -260,7 +270,8 @@ def _random_crop(step: Known, at: Place) -> NativeStep:
 
 
 def _fills(fill: Any) -> tuple[int | tuple[int, ...], int]:
-    """The fills of images and of masks: one for all, or a mapping of tv_tensors' classes and "others". One colour pads masks with 0."""
+    """The fills of images and of masks: one for all, or a mapping of tv_tensors' classes and "others". One
+    colour pads masks with 0."""
     if not isinstance(fill, Mapping):
         return _bytes(fill), _label(fill)
     names = _by_class(fill)

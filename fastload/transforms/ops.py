@@ -1,8 +1,10 @@
-"""Transforms that the native decoder can do, as plain values: parameters and meaning are torchvision's (transforms v2).
+"""Transforms that the native decoder can do, as plain values: parameters and meaning are torchvision's
+(transforms v2).
 
-They hold parameters only, checked when they are made; a wrong one raises TransformError in the name of the transform.
-`fastload.transforms.compiler` turns a list of them into a program for the engine. Random ones draw from (seed, epoch, index in the
-dataset), each from a stream of its own, so the same list gives the same pixels in any loader.
+They hold parameters only, checked when they are made; a wrong one raises TransformError in the name of the
+transform. `fastload.transforms.compiler` turns a list of them into a program for the engine. Random ones draw
+from (seed, epoch, index in the dataset), each from a stream of its own, so the same list gives the same
+pixels in any loader.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ def probability(p: float, who: str) -> float:
 
 
 def wrong_pairs(pairs: Sequence[Any], count: int) -> str:
-    """Describes, as a clause, the mistake in pairs of keypoints' numbers, for `count` points; "" if there is none."""
+    """Describes, as a clause, the mistake in pairs of keypoints' numbers, for `count` points; "" if there
+    is none."""
     seen: set[int] = set()
     for pair in pairs:
         if (
@@ -95,7 +98,8 @@ def keypoint_pairs(value: Any, who: str) -> str | tuple[tuple[int, int], ...] | 
         pairs = [tuple(index(each) for each in pair) for pair in value]
     except TypeError:
         raise TransformError(
-            f'{who}: keypoint_pairs={value!r}; give "auto", or pairs of numbers of points, as [(1, 2), (3, 4)]'
+            f'{who}: keypoint_pairs={value!r}; give "auto", or pairs of numbers of points, as [(1, '
+            "2), (3, 4)]"
         ) from None
     if wrong := wrong_pairs(pairs, KEYPOINTS_MOST):
         raise TransformError(f"{who}: keypoint_pairs: {wrong}")
@@ -112,7 +116,8 @@ class Transform:
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
-    """A random box of the image, resized: torchvision's RandomResizedCrop, its draws and its fallback after ten tries.
+    """A random box of the image, resized: torchvision's RandomResizedCrop, its draws and its fallback after
+    ten tries.
 
     Args:
         size: size of the result, an int (square) or (height, width).
@@ -120,8 +125,8 @@ class RandomResizedCrop(Transform):
         ratio: its width divided by its height.
         interpolation: "bilinear" or "bicubic".
         antialias: low-pass before shrinking, as Pillow does; False samples as torch's interpolate does.
-        dct_scale: let the JPEG decoder shrink by 2, 4 or 8 first where the box stays at least `size`; much faster on large
-            images, and not bit-equal to a full decode. Only with antialias.
+        dct_scale: let the JPEG decoder shrink by 2, 4 or 8 first where the box stays at least `size`; much
+            faster on large images, and not bit-equal to a full decode. Only with antialias.
     """
 
     size: SizeArgument
@@ -140,7 +145,8 @@ class RandomResizedCrop(Transform):
 
 @dataclass(frozen=True)
 class Resize(Transform):
-    """The whole image, resized: an int is the shorter side (the other keeps the ratio, truncated), a pair is (height, width).
+    """The whole image, resized: an int is the shorter side (the other keeps the ratio, truncated), a pair is
+    (height, width).
 
     Args:
         size: the target; None: max_size is the longer side.
@@ -177,9 +183,10 @@ class Resize(Transform):
 class CenterCrop(Transform):
     """The middle (height, width) of the image, padded with black where the image is smaller.
 
-    If the margins of a side sum to an odd number, the image lies as torchvision puts it: half of the margins is rounded to the even
-    number to find the crop's place, and padding has its smaller half on the left and on top. Masks, boxes and keypoints lie on the same
-    pixels. (torchvision's boxes and keypoints are one pixel off its image where it pads by 3, 7, 11, ... pixels.)
+    If the margins of a side sum to an odd number, the image lies as torchvision puts it: half of the margins
+    is rounded to the even number to find the crop's place, and padding has its smaller half on the left and
+    on top. Masks, boxes and keypoints lie on the same pixels. (torchvision's boxes and keypoints are one
+    pixel off its image where it pads by 3, 7, 11, ... pixels.)
 
     Args:
         size: an int (square) or (height, width).
@@ -193,7 +200,8 @@ class CenterCrop(Transform):
 
 @dataclass(frozen=True)
 class CornerCrop(Transform):
-    """(height, width) of the image from one of its corners. An image that is smaller is an error, as it is in torchvision's five_crop.
+    """(height, width) of the image from one of its corners. An image that is smaller is an error, as it is in
+    torchvision's five_crop.
 
     Args:
         size: (height, width).
@@ -268,9 +276,10 @@ class RandomHorizontalFlip(_Flip):
 
     Args:
         p: the probability.
-        keypoint_pairs: numbers of keypoints that exchange their places where the image is mirrored, as a left eye becomes a right one:
-            [(1, 2), (3, 4)], of all fields of keypoints; or "auto", the pairs that each field knows, of COCO's keypoint names or YOLO's
-            flip_idx. None: each point keeps its number, as in torchvision. Flips of one list that exchange points exchange the same.
+        keypoint_pairs: numbers of keypoints that exchange their places where the image is mirrored, as a left
+            eye becomes a right one: [(1, 2), (3, 4)], of all fields of keypoints; or "auto", the pairs that
+            each field knows, of COCO's keypoint names or YOLO's flip_idx. None: each point keeps its number,
+            as in torchvision. Flips of one list that exchange points exchange the same.
     """
 
 
@@ -286,10 +295,12 @@ class RandomVerticalFlip(_Flip):
 
 @dataclass(frozen=True)
 class ScaleJitter(Transform):
-    """The whole image, resized by a random factor: torchvision's ScaleJitter (large scale jitter). The size differs from draw to draw.
+    """The whole image, resized by a random factor: torchvision's ScaleJitter (large scale jitter). The size
+    differs from draw to draw.
 
     Args:
-        target_size: size into which the image is fitted at scale 1: torchvision takes [1] for the height and [0] for the width.
+        target_size: size into which the image is fitted at scale 1: torchvision takes [1] for the height and
+            [0] for the width.
         scale_range: range of the factor on top of that.
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
@@ -310,7 +321,8 @@ class ScaleJitter(Transform):
 
 @dataclass(frozen=True)
 class RandomShortestSize(Transform):
-    """The whole image, resized so that its shorter side is one of several sizes: torchvision's RandomShortestSize, both sides truncated.
+    """The whole image, resized so that its shorter side is one of several sizes: torchvision's
+    RandomShortestSize, both sides truncated.
 
     Args:
         min_size: one size or several, of which each draw takes one.
@@ -328,7 +340,8 @@ class RandomShortestSize(Transform):
         sizes = (self.min_size,) if isinstance(self.min_size, int) else tuple(self.min_size)
         if not sizes or any(not isinstance(v, int) or v < 1 for v in (*sizes, self.max_size or 1)):
             raise TransformError(
-                f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints"
+                f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give "
+                "positive ints"
             )
         object.__setattr__(self, "min_size", sizes)
         object.__setattr__(
@@ -338,7 +351,8 @@ class RandomShortestSize(Transform):
 
 @dataclass(frozen=True)
 class RandomResize(Transform):
-    """The whole image, resized so that its shorter side is a random size: torchvision's RandomResize, the longer side truncated.
+    """The whole image, resized so that its shorter side is a random size: torchvision's RandomResize, the
+    longer side truncated.
 
     Args:
         min_size: the least size that is drawn.
@@ -358,7 +372,8 @@ class RandomResize(Transform):
             or not 1 <= self.min_size < self.max_size
         ):
             raise TransformError(
-                f"RandomResize: min_size={self.min_size!r}, max_size={self.max_size!r}; give positive ints, ascending"
+                f"RandomResize: min_size={self.min_size!r}, max_size={self.max_size!r}; give "
+                "positive ints, ascending"
             )
         object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "RandomResize"))
 
@@ -417,15 +432,17 @@ class RandomZoomOut(Transform):
 
 @dataclass(frozen=True)
 class RandomIoUCrop(Transform):
-    """A random crop that overlaps a box of the sample enough: torchvision's RandomIoUCrop (SSD). It needs a field of boxes.
+    """A random crop that overlaps a box of the sample enough: torchvision's RandomIoUCrop (SSD). It needs a
+    field of boxes.
 
-    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. If no crop fits and no option allows to
-    leave the image as it is, it is left so after 200 rounds.
+    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. If no crop fits
+    and no option allows to leave the image as it is, it is left so after 200 rounds.
 
     Args:
         min_scale, max_scale: range of the crop's sides, as shares of the image's.
         min_aspect_ratio, max_aspect_ratio: range of the crop's ratio of width to height.
-        sampler_options: least overlaps (Jaccard); each round takes one of them; 1 or more leaves the image as it is. None: torchvision's.
+        sampler_options: least overlaps (Jaccard); each round takes one of them; 1 or more leaves the image as
+            it is. None: torchvision's.
         trials: crops that are tried in a round, at most 1,000.
     """
 
@@ -451,13 +468,15 @@ class RandomIoUCrop(Transform):
         )
         if not options or not 1 <= self.trials <= 1000:
             raise TransformError(
-                f"RandomIoUCrop: sampler_options={options!r}, trials={self.trials!r}; give options, and 1 to 1,000 trials"
+                f"RandomIoUCrop: sampler_options={options!r}, trials={self.trials!r}; give options, "
+                "and 1 to 1,000 trials"
             )
 
 
 @dataclass(frozen=True)
 class SanitizeBoundingBoxes(Transform):
-    """Drops boxes that are small or not inside the image, with the rows of fields that are `of` them: torchvision's SanitizeBoundingBoxes.
+    """Drops boxes that are small or not inside the image, with the rows of fields that are `of` them:
+    torchvision's SanitizeBoundingBoxes.
 
     Args:
         min_size: least length of both sides, in pixels; at least 1.
@@ -470,19 +489,22 @@ class SanitizeBoundingBoxes(Transform):
     def __post_init__(self) -> None:
         if not (self.min_size >= 1 and self.min_area >= 1):
             raise TransformError(
-                f"SanitizeBoundingBoxes: min_size={self.min_size!r}, min_area={self.min_area!r} must be at least 1"
+                f"SanitizeBoundingBoxes: min_size={self.min_size!r}, min_area={self.min_area!r} must "
+                "be at least 1"
             )
 
 
 @dataclass(frozen=True)
 class ConvertBoundingBoxFormat(Transform):
-    """Boxes in another format: torchvision's ConvertBoundingBoxFormat. Images, masks and points stay as they are.
+    """Boxes in another format: torchvision's ConvertBoundingBoxFormat. Images, masks and points stay as they
+    are.
 
-    Numbers are those of torchvision 0.28: corners of int64 boxes with a centre (cxcywh) are truncated towards 0, and a centre made of int64
-    corners is rounded down.
+    Numbers are those of torchvision 0.28: corners of int64 boxes with a centre (cxcywh) are truncated towards
+    0, and a centre made of int64 corners is rounded down.
 
     Args:
-        format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name. Rotated boxes are not converted.
+        format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name. Rotated boxes
+            are not converted.
     """
 
     format: Any
@@ -498,12 +520,14 @@ class ConvertBoundingBoxFormat(Transform):
 
 @dataclass(frozen=True)
 class ToFloat(Transform):
-    """Bytes 0..255 become floats 0..1 (the loader's dtype, float32 by default), written by the pass that makes the pixels."""
+    """Bytes 0..255 become floats 0..1 (the loader's dtype, float32 by default), written by the pass that
+    makes the pixels."""
 
 
 @dataclass(frozen=True)
 class Normalize(Transform):
-    """Floats (value / 255 - mean) / std by channel; implies ToFloat. Written by the pass that makes the pixels.
+    """Floats (value / 255 - mean) / std by channel; implies ToFloat. Written by the pass that makes the
+    pixels.
 
     Args:
         mean: means of R, G, B, in 0..1.
@@ -525,15 +549,17 @@ class Normalize(Transform):
 
 @dataclass(frozen=True, eq=False)
 class Views(Transform):
-    """Several views of each image, as DINO, SwAV and SimCLR train on: the image becomes a list of tensors, one for each entry.
+    """Several views of each image, as DINO, SwAV and SimCLR train on: the image becomes a list of tensors,
+    one for each entry.
 
-    The last step of a transform. The image is read and decoded once for all of its views; each then goes through an entry of its own, with
-    its own draws, also where one transform is an entry twice: ``Views([global_crop] * 2 + [local_crop] * 8)``. Steps before it are
-    applied to every view, with the same draws.
+    The last step of a transform. The image is read and decoded once for all of its views; each then goes
+    through an entry of its own, with its own draws, also where one transform is an entry twice:
+    ``Views([global_crop] * 2 + [local_crop] * 8)``. Steps before it are applied to every view, with the same
+    draws.
 
     Args:
-        transforms: the transform of each view: a transform, or a list of them, of fastload or torchvision, callables included. All entries
-            deliver one dtype: all end in ToFloat or Normalize, or none.
+        transforms: the transform of each view: a transform, or a list of them, of fastload or torchvision,
+            callables included. All entries deliver one dtype: all end in ToFloat or Normalize, or none.
     """
 
     transforms: Sequence[Any]

@@ -1,4 +1,5 @@
-"""Results of planning, as plain values; and the engine's output for a plan: dtype, layout, and the table of values that bytes become."""
+"""Results of planning, as plain values; and the engine's output for a plan: dtype, layout, and the table
+of values that bytes become."""
 
 from __future__ import annotations
 
@@ -13,17 +14,20 @@ from fastload._native import core
 from fastload.errors import ArgumentError, TransformError
 
 ImageForm = Literal["image", "uint8", "float", "normalized"]
-"""Form of the images at one place of a list: unconverted (torchvision: Pillow's), or CHW tensors of bytes, of 0..1, or normalised."""
+"""Form of the images at one place of a list: unconverted (torchvision: Pillow's), or CHW tensors of bytes,
+of 0..1, or normalised."""
 
 Where = Literal["native", "device", "python", "nothing"]
 
 
 @dataclass(frozen=True)
 class DeviceOp:
-    """One op on a whole batch, as data: a class of `fastload.augment` or `fastload.transforms` by name, and its arguments.
+    """One op on a whole batch, as data: a class of `fastload.augment` or `fastload.transforms` by name, and
+    its arguments.
 
     Attributes:
-        name: the class; "ToFloat" and "Normalize" change the dtype of the batch, what follows works on the floats.
+        name: the class; "ToFloat" and "Normalize" change the dtype of the batch, what follows works on the
+            floats.
         params: its arguments by name, sorted, in the units that fastload.augment takes (colours 0..255).
         position: position in the list, from 1.
     """
@@ -57,7 +61,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The compiled form of a transform list: native programs, then floats, then either `python` per sample or `device` per batch.
+    """The compiled form of a transform list: native programs, then floats, then either `python` per sample or
+    `device` per batch.
 
     Attributes:
         programs: the geometry of each tensor that is made of the image, compiled for the engine.
@@ -65,23 +70,29 @@ class Plan:
         mean, std: parameters of Normalize, or None.
         fill: the last colour of padding that is not grey, or None.
         python: callables that run per sample in Python after the native part.
-        fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one size; else None.
+        fixed_sizes: (height, width) of each of those tensors, when every sample leaves the native part at one
+            size; else None.
         drawn_size: True if a sample's size depends on its random draws.
-        boxed_size: True if a sample's size depends on its boxes, too: programs then give the largest possible size.
+        boxed_size: True if a sample's size depends on its boxes, too: programs then give the largest possible
+            size.
         of_boxes: positions of the native steps that need the sample's boxes.
         box_format: format of the boxes after the native part; "": as they are stored.
         mask_dtype: dtype of masks and instances, a name of torch's dtypes; "": as they are stored.
-        keypoint_pairs: pairs of keypoints that native flips exchange; "auto": the pairs of each field; None: none are exchanged.
+        keypoint_pairs: pairs of keypoints that native flips exchange; "auto": the pairs of each field; None:
+            none are exchanged.
         keeping_flips: positions of the native flips that exchange no keypoints.
         random: True if the native part draws random numbers.
         floats: positions of the stages that make the native part's floats.
-        reciprocal: True if bytes become floats by the rounded 1/255 (torchvision's ToDtype), False if by division (ToTensor).
-        tv_image: True if torchvision's transforms, native here, end in a tv_tensors.Image, as v2.ToImage makes one.
+        reciprocal: True if bytes become floats by the rounded 1/255 (torchvision's ToDtype), False if by
+            division (ToTensor).
+        tv_image: True if torchvision's transforms, native here, end in a tv_tensors.Image, as v2.ToImage
+            makes one.
         pillow: True if `python` begins with a Pillow image; otherwise it begins with the CHW tensor.
         device: ops for the whole batch, in order, after the native part; then `python` is empty.
         movable: True if `python` is such that, planned for a device, all of it would be `device`.
         stages: the list step by step, for explain().
-        views: the plan of each view, where an image becomes a list of several (fastload.transforms.Views); else empty.
+        views: the plan of each view, where an image becomes a list of several (fastload.transforms.Views);
+            else empty.
     """
 
     programs: tuple[core.Program, ...]
@@ -125,12 +136,14 @@ class Plan:
 
     @property
     def moves(self) -> bool:
-        """True if a step does more than make floats of the image: boxes and masks have to go through it as well."""
+        """True if a step does more than make floats of the image: boxes and masks have to go through it as
+        well."""
         return any(stage.where != "nothing" and stage.position not in self.floats for stage in self.stages)
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Values that must be equal for samples of one batch: how bytes become values, and the ops on the batch."""
+        """Values that must be equal for samples of one batch: how bytes become values, and the ops on the
+        batch."""
         if self.views:
             return tuple(view.values for view in self.views)
         return (
@@ -190,7 +203,8 @@ def to_pillow(image: Any) -> Any:
     pixels = image.permute(1, 2, 0).contiguous().numpy()
     if pixels.shape[2] > 1 and pixels.itemsize > 1:
         raise TransformError(
-            f"Pillow has no images of {pixels.shape[2]} channels of 16 bits: begin the transform with torchvision's v2.ToImage(), so that "
+            f"Pillow has no images of {pixels.shape[2]} channels of 16 bits: begin the transform "
+            "with torchvision's v2.ToImage(), so that "
             "its steps take tensors"
         )
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
@@ -225,18 +239,21 @@ class Planes:
         for what, values in (("mean", plan.mean), ("std", plan.std)):
             if len(set(values or ())) > 1:
                 raise TransformError(
-                    f"Normalize's {what} has a value for each of three channels, {has}: give one value for all, normalise on the device, "
+                    f"Normalize's {what} has a value for each of three channels, {has}: give one "
+                    "value for all, normalise on the device, "
                     "or leave the field out with fields=[...]"
                 )
         if plan.fill and len(set(plan.fill)) > 1:
             raise TransformError(
-                f"fill={plan.fill} is a colour of three channels, {has}: pad with one value, or leave the field out"
+                f"fill={plan.fill} is a colour of three channels, {has}: pad with one value, or "
+                "leave the field out"
             )
 
 
 def outputs_of(plan: Plan, dtype: str | None, layout: str, planes: Planes | None = None) -> list[core.Output]:
-    """The engine's output for each tensor of a plan: dtype "uint8" or a float one (None: what the plan implies), layout "HWC" or "CHW".
-    `planes`: what the image is, where it is not 8-bit RGB; "uint8" then means its own dtype.
+    """The engine's output for each tensor of a plan: dtype "uint8" or a float one (None: what the plan
+    implies), layout "HWC" or "CHW". `planes`: what the image is, where it is not 8-bit RGB; "uint8" then
+    means its own dtype.
 
     Raises:
         ArgumentError: the dtype contradicts the plan.
@@ -269,8 +286,8 @@ def stored_output(layout: str, planes: Planes | None) -> core.Output:
 
 
 def value_table(plan: Plan, dtype: str, channels: int = 3, count: int = 256) -> npt.NDArray[Any]:
-    """The channels x count values that bytes, or values of two bytes, become: computed in float32 in torchvision's order (divide, subtract,
-    divide), then rounded."""
+    """The channels x count values that bytes, or values of two bytes, become: computed in float32 in
+    torchvision's order (divide, subtract, divide), then rounded."""
     levels = np.arange(count, dtype=np.float32)
     levels = levels * np.float32(1 / (count - 1)) if plan.reciprocal else levels / np.float32(count - 1)
     values = np.tile(levels, (channels, 1))

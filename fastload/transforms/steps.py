@@ -1,8 +1,10 @@
-"""Steps of a transform as planning reads them: torchvision's are recognised without importing it, by class, attributes and code.
+"""Steps of a transform as planning reads them: torchvision's are recognised without importing it, by class,
+attributes and code.
 
-A subclass, an attribute that the class does not have, a hook, or a replaced function may change what an object does, so none of those is
-recognised; it runs in Python as the callable it is. See NOTE [ originals: how replaced code is found ]. lightly's transforms of several
-views are recognised in the same way. TransformedDataset plans a transform anew where anything of that has changed.
+A subclass, an attribute that the class does not have, a hook, or a replaced function may change what an
+object does, so none of those is recognised; it runs in Python as the callable it is. See NOTE [ originals:
+how replaced code is found ]. lightly's transforms of several views are recognised in the same way.
+TransformedDataset plans a transform anew where anything of that has changed.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ _OF_PILLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def known(step: Any) -> Known | None:
-    """The step, if it is exactly what torchvision made of one of the known classes, and does what it does there."""
+    """The step, if it is exactly what torchvision made of one of the known classes, and does what it does
+    there."""
     kind = type(step)
     name = kind.__name__
     if not _ours(kind) or name not in LIBRARY or replaced(step):
@@ -62,12 +65,14 @@ def known(step: Any) -> Known | None:
 
 
 def replaced(step: Any) -> str:
-    """The reason why a step of a known class does not do torchvision's work, as a clause; "" if it does, or its class is unknown."""
+    """The reason why a step of a known class does not do torchvision's work, as a clause; "" if it does,
+    or its class is unknown."""
     return replaced_on(step) or (functions_replaced([step]) if type(step).__name__ in LIBRARY else "")
 
 
 def replaced_on(step: Any) -> str:
-    """The reason of replaced(), without the functions that the class calls: parts of the object or its class that are not torchvision's."""
+    """The reason of replaced(), without the functions that the class calls: parts of the object or its
+    class that are not torchvision's."""
     kind = type(step)
     if not _ours(kind) or kind.__name__ not in _READ:
         return ""
@@ -82,7 +87,8 @@ def replaced_on(step: Any) -> str:
 
 
 def functions_replaced(steps: Iterable[Any]) -> str:
-    """The first function that torchvision's steps among these may call and that was replaced, as a clause; "" where there is none."""
+    """The first function that torchvision's steps among these may call and that was replaced, as a clause;
+    "" where there is none."""
     kinds = {_is_v2(type(step)) for step in steps if _ours(type(step))}
     return next(filter(None, (_functions(v2).replaced() for v2 in sorted(kinds))), "")
 
@@ -96,7 +102,8 @@ def _functions(v2: bool) -> OwnCode:
 
 @cache
 def _class_names(kind: type) -> frozenset[str]:
-    """Names that a class has, methods among them: an object that has one of its own takes it from the class."""
+    """Names that a class has, methods among them: an object that has one of its own takes it from the
+    class."""
     return frozenset(dir(kind))
 
 
@@ -108,7 +115,8 @@ def _own_code(kind: type) -> OwnCode:
 
 
 def _global_hooks(kind: type) -> str:
-    """Hooks that torch calls for every module, as a clause; "" where there are none, or the class is no module."""
+    """Hooks that torch calls for every module, as a clause; "" where there are none, or the class is no
+    module."""
     torch_module = sys.modules.get("torch.nn.modules.module")
     if torch_module is None or not issubclass(kind, torch_module.Module):
         return ""
@@ -141,19 +149,24 @@ def _is_compose(step: Any) -> bool:
 
 
 def class_mistake(step: Any) -> str:
-    """Text about a class that was given instead of an object, alone or in a container of torchvision's; "" if there is none."""
+    """Text about a class that was given instead of an object, alone or in a container of torchvision's; ""
+    if there is none."""
     if isinstance(step, type):
         name = step.__name__
-        return f"{name} is the class, not a transform made of it: write {name}(...), or a function that calls it with the image"
+        return (
+            f"{name} is the class, not a transform made of it: write {name}(...), or a function that "
+            "calls it with the image"
+        )
     held = getattr(step, "transforms", None)
     return next(filter(None, map(class_mistake, held)), "") if isinstance(held, list | tuple) else ""
 
 
 def flatten(transform: Any) -> list[Any]:
-    """The steps of None, one step, lists, tuples, torchvision's Compose and lightly's transforms of one view, nested as they may be.
+    """The steps of None, one step, lists, tuples, torchvision's Compose and lightly's transforms of one view,
+    nested as they may be.
 
-    Other containers (RandomApply, RandomChoice, a Compose of another library or with replaced code) have a meaning of their own and stay
-    whole.
+    Other containers (RandomApply, RandomChoice, a Compose of another library or with replaced code) have a
+    meaning of their own and stay whole.
     """
     if transform is None:
         return []
@@ -169,7 +182,8 @@ def flatten(transform: Any) -> list[Any]:
 def entries_of(step: Any) -> tuple[Any, ...] | None:
     """The transform of each view that a step makes of an image; None for a step that makes no list of views.
 
-    lightly's MultiViewTransform counts, and what derives from it, unless it calls its transforms in a way of its own.
+    lightly's MultiViewTransform counts, and what derives from it, unless it calls its transforms in a way of
+    its own.
     """
     if isinstance(step, T.Views):
         return tuple(step.transforms)
@@ -188,7 +202,8 @@ def entries_of(step: Any) -> tuple[Any, ...] | None:
 
 
 def held_by(step: Any) -> Any:
-    """The transform that one of lightly's classes for one view only passes images to; None for any other step."""
+    """The transform that one of lightly's classes for one view only passes images to; None for any other
+    step."""
     kind: type = type(step)
     if (
         not kind.__module__.startswith(_LIGHTLY)
@@ -234,7 +249,8 @@ def makes_floats(step: Any) -> bool:
 
 
 def converts(step: Any) -> bool:
-    """Returns True if a step turns a Pillow image into a tensor, by its class or a base class, or is a Compose with such a step."""
+    """Returns True if a step turns a Pillow image into a tensor, by its class or a base class, or is a
+    Compose with such a step."""
     return _derives(step, _CONVERSIONS) or (_is_compose(step) and any(map(converts, step.transforms)))
 
 
@@ -243,7 +259,8 @@ def _derives(step: Any, names: Sequence[str]) -> bool:
 
 
 def mixes(step: Any) -> bool:
-    """Returns True if a step wants labels with its images: torchvision's MixUp or CutMix, a derived class, or a container with one."""
+    """Returns True if a step wants labels with its images: torchvision's MixUp or CutMix, a derived class,
+    or a container with one."""
     if not is_torchvisions(step):
         return False
     if _derives(step, _MIXES):
@@ -262,8 +279,9 @@ class Fingerprint:
     """Everything that planning reads of a transform; equal fingerprints give equal plans.
 
     Attributes:
-        key: the identity of each step, with the parameters and replaced code of torchvision's own classes; then the values that planning
-            reads beside the steps. fastload's transforms cannot change, and a step that runs in Python is called as it is.
+        key: the identity of each step, with the parameters and replaced code of torchvision's own classes;
+            then the values that planning reads beside the steps. fastload's transforms cannot change, and a
+            step that runs in Python is called as it is.
         steps: keeps the steps alive, so that no other object takes their identity.
     """
 
@@ -297,7 +315,8 @@ def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
 
 
 def _comparable(value: Any) -> Any:
-    """A copy that compares by value: containers as tuples, small arrays as their values; anything else by its own equality."""
+    """A copy that compares by value: containers as tuples, small arrays as their values; anything else by
+    its own equality."""
     if isinstance(value, list | tuple):
         return tuple(_comparable(each) for each in value)
     if isinstance(value, dict):
@@ -314,7 +333,8 @@ def _count(value: Any) -> int:
 
 
 class TransformedDataset:
-    """Holds a transform and its plan, which follows the transform wherever it is changed, unless this is a snapshot.
+    """Holds a transform and its plan, which follows the transform wherever it is changed, unless this is a
+    snapshot.
 
     Raises:
         TransformError: the transform cannot be planned.
@@ -351,10 +371,12 @@ class TransformedDataset:
         return self._plan
 
     def snapshot(self, *, device: bool = False) -> Self:
-        """A copy that shares all that is open, and whose plan stays as it is now, whatever becomes of the transform.
+        """A copy that shares all that is open, and whose plan stays as it is now, whatever becomes of the
+        transform.
 
         Args:
-            device: leave to the device what Plan.movable says it can do; a FastLoader with `device=` does those ops there.
+            device: leave to the device what Plan.movable says it can do; a FastLoader with `device=` does
+                those ops there.
         """
         plan, out = self.plan, self._copied()
         out._fixed, out._leaves, out._source = True, device and plan.movable, None

@@ -1,15 +1,18 @@
 """choose: the choice between values of one setting, from rates measured in interleaved rounds.
 
 NOTE [ tune: what counts as a difference ]
-1. Two values are compared by the ratios of their rates in the same round, so that a machine that slows down slows both. The margin of a
-   ratio is the interval of the sign test for the median: it takes no normal distribution, and one bad round does not move it.
-2. The margins of all pairs of values hold together with probability 95 %: each pair's level is 5 % over the number of pairs. With fewer
-   rounds than that level needs there is no margin, and nothing is claimed.
-3. A value is clearly slower than another if the whole margin of the other's ratio to it lies above 1.02. Less is not worth a larger
-   setting.
-4. A default that is clearly slower than no other value stays, unless a cheaper value ties with it. One that is clearly slower than another
-   makes room for the value that is faster by the greatest ratio, unless a cheaper value that is clearly slower than none ties with that.
-5. A tie is shown, too: the whole margin lies below 1.05. What the noise hides is no tie, and is no reason for a change.
+1. Two values are compared by the ratios of their rates in the same round, so that a machine that slows down
+   slows both. The margin of a ratio is the interval of the sign test for the median: it takes no normal
+   distribution, and one bad round does not move it.
+2. The margins of all pairs of values hold together with probability 95 %: each pair's level is 5 % over the
+   number of pairs. With fewer rounds than that level needs there is no margin, and nothing is claimed.
+3. A value is clearly slower than another if the whole margin of the other's ratio to it lies above 1.02. Less
+   is not worth a larger setting.
+4. A default that is clearly slower than no other value stays, unless a cheaper value ties with it. One that
+   is clearly slower than another makes room for the value that is faster by the greatest ratio, unless a
+   cheaper value that is clearly slower than none ties with that.
+5. A tie is shown, too: the whole margin lies below 1.05. What the noise hides is no tie, and is no reason for
+   a change.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ CLOSE = 1.05
 """Ratio up to which the cheaper of two values is as good."""
 
 Rates = Mapping[str, Sequence[float]]
-"""Samples a second of each value, round by round, values in order of cost. One that left early has fewer rounds."""
+"""Samples a second of each value, round by round, values in order of cost. One that left early has fewer
+rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,8 @@ def least_rounds(values: int) -> int:
 
 
 def margin(above: Sequence[float], below: Sequence[float], level: float) -> Margin:
-    """The ratio of two values' rates, and the interval that misses the true median with at most this probability."""
+    """The ratio of two values' rates, and the interval that misses the true median with at most this
+    probability."""
     ratios = sorted(first / second for first, second in zip(above, below, strict=False))
     if not ratios:
         return Margin(None, None, None)

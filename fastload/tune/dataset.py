@@ -1,4 +1,5 @@
-"""Trials of a packed dataset, in a folder or a bucket: fastload's own loop, with RandomResizedCrop and flip, of `fastload bench`."""
+"""Trials of a packed dataset, in a folder or a bucket: fastload's own loop, with RandomResizedCrop and
+flip, of `fastload bench`."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class DatasetLoop:
         )
 
     def with_cache(self, folder: Path, size: int | None = None) -> DatasetLoop:
-        """The same loop over a dataset in a bucket with a cache of its own, which is filled here by one epoch."""
+        """The same loop over a dataset in a bucket with a cache of its own, which is filled here by one
+        epoch."""
         from fastload.bench.loaders import build_fastload
 
         loop = replace(self, opening={**self.opening, "cache": folder, "cache_size": size})
@@ -120,7 +122,8 @@ def tune_dataset(loop: DatasetLoop, seconds: float, note: Note) -> tuple[list[Tr
 def _tune_in_bucket(
     loop: DatasetLoop, settings: Sequence[Setting], seconds: float, note: Note
 ) -> tuple[list[Trial], Json, dict[str, str]]:
-    """As `tune_dataset`, for a dataset in a bucket. Caches are temporary, and filled before their trials, which is not timed."""
+    """As `tune_dataset`, for a dataset in a bucket. Caches are temporary, and filled before their trials,
+    which is not timed."""
     with scratch_folder("tune") as folder:
         with note(f"fetching {loop.spec.used} samples"):
             whole = loop.with_cache(folder / "whole")

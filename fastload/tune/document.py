@@ -33,7 +33,8 @@ class Tuned:
 
         Args:
             work: the loop that was tried.
-            call: beginning of the line of code, with the arguments that stand first, such as 'FastLoader("train.fl"'.
+            call: beginning of the line of code, with the arguments that stand first, such as
+                'FastLoader("train.fl"'.
             dataset: the packed dataset, as commands name it; None: there is none.
         """
         changed = self._changed()
@@ -62,7 +63,8 @@ class Tuned:
         }
 
     def _command(self, dataset: str | None) -> list[str] | None:
-        """The command that stores the dataset in the form that is clearly faster; None: it has it, or none is."""
+        """The command that stores the dataset in the form that is clearly faster; None: it has it, or none
+        is."""
         for trial in self.trials:
             if trial.setting.name == FORM and trial.value != trial.setting.default and dataset is not None:
                 return ["fastload", "convert", "--encode", ENCODES[trial.value], dataset, "OUT"]

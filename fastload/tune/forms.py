@@ -49,7 +49,8 @@ class SomeImages:
 
 
 def forms(dataset: Path) -> tuple[Setting | None, str]:
-    """The forms to try, the present one first; None, and the reason, if the samples looked at are not all JPEGs.
+    """The forms to try, the present one first; None, and the reason, if the samples looked at are not all
+    JPEGs.
 
     Raises:
         DatasetError: it cannot be opened.
@@ -71,7 +72,8 @@ def forms(dataset: Path) -> tuple[Setting | None, str]:
 
 
 def pack_forms(spec: TurnSpec, values: Sequence[str], folder: Path) -> dict[str, tuple[Path, int]]:
-    """Packs the same evenly spaced samples of a spec's dataset in each form. Returns each form's dataset, and its number of samples.
+    """Packs the same evenly spaced samples of a spec's dataset in each form. Returns each form's dataset, and
+    its number of samples.
 
     Raises:
         SampleError, PackError: a sample cannot be read or packed.

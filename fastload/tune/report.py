@@ -17,10 +17,13 @@ def lines(document: Json) -> Iterator[str]:
     for trial in document["trials"]:
         yield trial["setting"]
         for row in trial["values"]:
-            yield f"  {row['value']!s:<14}{row['samples_per_s']:>10,.0f}  {_share(row):<24}{row['verdict']}".rstrip()
+            rate = f"{row['samples_per_s']:>10,.0f}"
+            yield f"  {row['value']!s:<14}{rate}  {_share(row):<24}{row['verdict']}".rstrip()
     for name, reason in document["skipped"].items():
         yield printable(f"not tried: {name}: {reason}")
-    yield f"Margins hold together at 95 % for each setting; less than {WORTH - 1:.0%} counts as no difference."
+    yield (
+        f"Margins hold together at 95 % for each setting; less than {WORTH - 1:.0%} counts as no difference."
+    )
     if any(
         row["margin"] is None and row["of_chosen"] is not None
         for trial in document["trials"]
@@ -37,7 +40,10 @@ def lines(document: Json) -> Iterator[str]:
         yield "Nothing was shown to be better than the defaults:"
     yield printable(advice["line"])
     if advice["cache_share"] is not None:
-        yield f"A cache (cache_size) of {advice['cache_share']:.0%} of the dataset is as good as one of all of it."
+        yield (
+            f"A cache (cache_size) of {advice['cache_share']:.0%} of the dataset is as good as one of "
+            "all of it."
+        )
     if advice["convert"] is not None:
         yield "The form of the stored JPEGs that is faster, with the same pixels:"
         yield printable(shlex.join(advice["convert"]))

@@ -16,11 +16,13 @@ AIM = 14
 TURN_S = (0.05, 1.0)
 """Least and most seconds of a turn."""
 FAR = 1.1
-"""Ratio above which a slower value gets no more turns. It is above what `choose` asks for, since it is looked at after each round."""
+"""Ratio above which a slower value gets no more turns. It is above what `choose` asks for, since it is
+looked at after each round."""
 
 
 def interleaved(turns: Mapping[str, Trial], seconds: float) -> dict[str, list[float]]:
-    """Rates of each value, round by round: A B C, B C A, C A B, ... A value that is far slower than another leaves.
+    """Rates of each value, round by round: A B C, B C A, C A B, ... A value that is far slower than another
+    leaves.
 
     A first round is not counted: it brings data into memory, starts threads, and shows how long a turn takes.
 

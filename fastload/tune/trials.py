@@ -1,4 +1,5 @@
-"""Trials: the values of one setting after another, each tried with the choices before it; and the result as JSON."""
+"""Trials: the values of one setting after another, each tried with the choices before it; and the result
+as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Stream:
     Args:
         make: makes the loader, which is closed with the stream.
         rows: samples of a batch.
-        ahead: batches that the loader makes while nobody asks. They are ready at the start of a turn, and are not counted.
+        ahead: batches that the loader makes while nobody asks. They are ready at the start of a turn, and are
+            not counted.
         step_s: seconds of the loop's own work on a batch, for which a turn sleeps.
     """
 
@@ -56,7 +58,8 @@ class Stream:
     def turn(self, seconds: float) -> float:
         """Samples a second of at least one batch and so many seconds.
 
-        Afterwards it waits about as long as the loader takes for the batches that it makes ahead, so that it rests in others' turns.
+        Afterwards it waits about as long as the loader takes for the batches that it makes ahead, so that it
+        rests in others' turns.
         """
         if self._batches is None:
             self._batches = self._epochs(self._make())
@@ -98,7 +101,8 @@ class Trial:
         return next(value for value in self.setting.values if str(value) == self.choice.value)
 
     def to_json(self) -> Json:
-        """Every value's rates, its rate as a share of the chosen one's with the margin of error, and the verdict."""
+        """Every value's rates, its rate as a share of the chosen one's with the margin of error, and the
+        verdict."""
         return {
             "setting": self.setting.name,
             "default": self.setting.default,
@@ -163,14 +167,16 @@ def tried(setting: Setting, streams: Mapping[str, Stream], seconds: float) -> Tr
 
 
 def shares_of(settings: Sequence[Setting]) -> int:
-    """Shares of a budget that `tune_arguments` takes: one for each value, and two for the comparison at the end."""
+    """Shares of a budget that `tune_arguments` takes: one for each value, and two for the comparison at
+    the end."""
     return sum(len(setting.values) for setting in settings) + 2
 
 
 def tune_arguments(
     settings: Sequence[Setting], open_stream: Open, budget: Budget
 ) -> tuple[list[Trial], Json]:
-    """Tries one argument after another, each with the choices before it; at the end all choices together against the defaults.
+    """Tries one argument after another, each with the choices before it; at the end all choices together
+    against the defaults.
 
     Args:
         settings: the arguments. One with a single value, or without effect, is not tried.
@@ -178,7 +184,8 @@ def tune_arguments(
         budget: the time, of which `shares_of(settings)` are taken.
 
     Returns:
-        tuple: the trials, and the arguments that are advised: the choices, or the defaults if those may be faster.
+        tuple: the trials, and the arguments that are advised: the choices, or the defaults if those may be
+            faster.
     """
     defaults = {setting.name: setting.default for setting in settings}
     arguments, trials = dict(defaults), list[Trial]()

@@ -1,1 +1,2 @@
-"""Unpacking: reads packed datasets whole: verifies them, and writes their samples as files of other layouts and libraries."""
+"""Unpacking: reads packed datasets whole: verifies them, and writes their samples as files of other
+layouts and libraries."""

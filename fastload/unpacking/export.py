@@ -1,16 +1,17 @@
 """export: writes a packed dataset to one file that other programs read: a WebDataset tar, or Parquet.
 
 NOTE [ export: what is written when ]
-Samples are read and checked by threads, a bounded number of blocks ahead, and written by the calling thread in order of index. They go to a
-file of another name in the same folder, which is synced and renamed over the target at the end: a kill, an error or a full disk leaves
-the old target, or none.
+Samples are read and checked by threads, a bounded number of blocks ahead, and written by the calling thread
+in order of index. They go to a file of another name in the same folder, which is synced and renamed over the
+target at the end: a kill, an error or a full disk leaves the old target, or none.
 
 Parquet has a column for each field. In a WebDataset, neighbouring members of one base name are a sample.
 
 NOTE [ export: members of a tar ]
-Other programs read the members: `jpg` or `png` for the image, `cls`, `NAME.png` for masks and further images, `NAME.npy` for boxes
-and other rows, one `json` for all plain fields. Facts that no member can hold (the dtype of a number, the format of boxes, class names) are
-in the `comment` of the tar's global pax header, which tar programs skip. From it `pack` makes a dataset of equal fields.
+Other programs read the members: `jpg` or `png` for the image, `cls`, `NAME.png` for masks and further images,
+`NAME.npy` for boxes and other rows, one `json` for all plain fields. Facts that no member can hold (the dtype
+of a number, the format of boxes, class names) are in the `comment` of the tar's global pax header, which tar
+programs skip. From it `pack` makes a dataset of equal fields.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ _ROW_GROUP_ROWS = 1 << 16
 
 
 class _Sink(io.RawIOBase):
-    """A file as Arrow writes to it, until `dropping`: Arrow completes a file in a destructor, also after an error."""
+    """A file as Arrow writes to it, until `dropping`: Arrow completes a file in a destructor, also after
+    an error."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -75,7 +77,8 @@ class _Sink(io.RawIOBase):
 
 
 def _features(fields: Iterable[Field], classes: Sequence[str] | None) -> dict[str, Any]:
-    """Hugging Face's description of further pictures and of the label, by column; all other columns follow from their types."""
+    """Hugging Face's description of further pictures and of the label, by column; all other columns follow
+    from their types."""
     pictures = [
         field
         for field in fields
@@ -254,30 +257,35 @@ def export(
 ) -> ExportSummary:
     """Writes a packed dataset as one file that other programs read; `out` ends in ``.tar`` or ``.parquet``.
 
-    JPEGs go with their stored bytes, raw pixels and masks as PNG, images of 16 bits and several channels as .npy.
+    JPEGs go with their stored bytes, raw pixels and masks as PNG, images of 16 bits and several channels as
+    .npy.
 
-    - ``.tar``: WebDataset's layout. A sample is ``00000012.jpg`` or ``.png``, numbered by index; an int field ``label`` is
-      ``00000012.cls``; a mask or a further image ``00000012.NAME.png``; boxes, keypoints and arrays of any number of rows
-      ``00000012.NAME.npy``; instances (COCO's RLE) and polygons ``00000012.NAME.json``; other fields are one object, ``00000012.json``:
-      arrays as lists, bytes in base64, floats that are not finite as null.
-    - ``.parquet``: a column for each field: the image's file and bytes fields as binary, further images and masks as Hugging Face's Image,
-      int64, double, lists of fixed size for arrays, lists of rows for boxes and others of any number, text and JSON as strings. Class names
-      are under ``fastload.classes`` in the schema's metadata, as JSON. Needs pyarrow, of the extra `query`.
+    - ``.tar``: WebDataset's layout. A sample is ``00000012.jpg`` or ``.png``, numbered by index; an int field
+      ``label`` is ``00000012.cls``; a mask or a further image ``00000012.NAME.png``; boxes, keypoints and
+      arrays of any number of rows ``00000012.NAME.npy``; instances (COCO's RLE) and polygons
+      ``00000012.NAME.json``; other fields are one object, ``00000012.json``: arrays as lists, bytes in
+      base64, floats that are not finite as null.
+    - ``.parquet``: a column for each field: the image's file and bytes fields as binary, further images and
+      masks as Hugging Face's Image, int64, double, lists of fixed size for arrays, lists of rows for boxes
+      and others of any number, text and JSON as strings. Class names are under ``fastload.classes`` in the
+      schema's metadata, as JSON. Needs pyarrow, of the extra `query`.
 
-    Both say which fields there are, so that `pack` makes of them a dataset of equal fields; of a tar, floats that are not finite are NaN.
+    Both say which fields there are, so that `pack` makes of them a dataset of equal fields; of a tar, floats
+    that are not finite are NaN.
 
     Args:
         path: the dataset's directory.
         out: the file. It appears when it is whole.
-        where: an SQL condition as in `PackedDataset.where`: only samples for which it is true are written. Needs the extra `query`.
+        where: an SQL condition as in `PackedDataset.where`: only samples for which it is true are written.
+            Needs the extra `query`.
         overwrite: replace `out` if it is there.
         on_error: "raise" at a sample that cannot be read, or "skip" it.
         workers: threads that read; the CPUs this process may use by default.
         progress: show a bar on the terminal.
 
     Raises:
-        ArgumentError: `out` has another ending, `on_error` is neither, a library is missing, or `where` cannot be evaluated or is true for
-            no sample.
+        ArgumentError: `out` has another ending, `on_error` is neither, a library is missing, or `where`
+            cannot be evaluated or is true for no sample.
         DatasetError: the dataset cannot be read.
         SampleError: one of its samples cannot, with on_error="raise".
         PackError: `out` is in the way, or cannot be written: the disk is full.

@@ -1,10 +1,11 @@
 """UnpackFolder: the folder that an unpack writes, which the same unpack goes on with after it was stopped.
 
 NOTE [ unpack: whose files ]
-While it is unfinished, the folder has a folder `.fastload-unpack` in it: `state.json`, which says which data are unpacked in which layout,
-and the text files that are not complete. It is made in an empty folder alone, so everything beside it is of that unpack, or was put there
-since. No file is ever replaced unless its bytes are a beginning of those that belong there, as of a write that was cut off; any other is
-left as it is, and is an error. With the last file the folder of the state goes, and nobody goes on from there.
+While it is unfinished, the folder has a folder `.fastload-unpack` in it: `state.json`, which says which data
+are unpacked in which layout, and the text files that are not complete. It is made in an empty folder alone,
+so everything beside it is of that unpack, or was put there since. No file is ever replaced unless its bytes
+are a beginning of those that belong there, as of a write that was cut off; any other is left as it is, and is
+an error. With the last file the folder of the state goes, and nobody goes on from there.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class UnpackFolder:
         """Makes the folder, or goes on with it, and completes it if what is done with it raises nothing.
 
         Raises:
-            PackError: it is not empty; other data or another layout are in it; or another process is unpacking into it.
+            PackError: it is not empty; other data or another layout are in it; or another process is
+                unpacking into it.
             OSError: it cannot be made.
         """
         state = {"data": hashlib.sha256(manifest.to_bytes()).hexdigest(), "layout": layout}
@@ -87,7 +89,8 @@ class UnpackFolder:
         if found != state:
             other = "layout" if isinstance(found, dict) and found.get("data") == state["data"] else "data"
             raise PackError(
-                f"{self.path} has a part of an unpack of other {other} in it: remove it, or choose another folder"
+                f"{self.path} has a part of an unpack of other {other} in it: remove it, or choose "
+                "another folder"
             )
 
     def make(self, name: str) -> None:
@@ -99,7 +102,8 @@ class UnpackFolder:
                 raise
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file, or leaves the one that is whole. Raises OSError; FileExistsError if it is another. Any thread may call it."""
+        """Writes a file, or leaves the one that is whole. Raises OSError; FileExistsError if it is
+        another. Any thread may call it."""
         path = self.path / name
         try:
             with open(path, "xb") as file:

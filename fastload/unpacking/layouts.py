@@ -1,14 +1,17 @@
-"""The layouts of files that `unpack` writes: class folders with fields.jsonl, two folders of images and masks, and COCO's.
+"""The layouts of files that `unpack` writes: class folders with fields.jsonl, two folders of images and
+masks, and COCO's.
 
 NOTE [ unpack: names ]
-Class names come from an untrusted manifest. So a safe folder name is made of each: without separators, control characters or "..", not
-too long, and different from all others. So it is with the folders of further images and masks, which have their fields' names. Files are
-written by UnpackFolder alone, which replaces none.
+Class names come from an untrusted manifest. So a safe folder name is made of each: without separators,
+control characters or "..", not too long, and different from all others. So it is with the folders of further
+images and masks, which have their fields' names. Files are written by UnpackFolder alone, which replaces
+none.
 
 NOTE [ unpack: coco ]
-The file is written in one pass: annotations first, as samples come, then images and categories. Ids of annotations are numbered from 1. The
-id of a category is that of the field `category_id`, else its label + 1. A label that no object has gets an id between those of its
-neighbours, so that labels, which follow the order of the ids, are the same when the file is packed again.
+The file is written in one pass: annotations first, as samples come, then images and categories. Ids of
+annotations are numbered from 1. The id of a category is that of the field `category_id`, else its label + 1.
+A label that no object has gets an id between those of its neighbours, so that labels, which follow the order
+of the ids, are the same when the file is packed again.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ _ONLY_CATEGORY: dict[str, Any] = {"id": 1, "name": "object"}
 
 
 def exact(reader: DatasetReader) -> bool:
-    """Returns True if packing COCO gives a dataset's fields, so that all come back when the layout is packed again."""
+    """Returns True if packing COCO gives a dataset's fields, so that all come back when the layout is
+    packed again."""
     schema, names = reader.schema, {field.name for field in reader.schema}
     points = next((field.shape for field in schema if field.handler.has_points), ())
     boxes = BOXES if BOXES in names else ""
@@ -81,8 +85,8 @@ def exact(reader: DatasetReader) -> bool:
 class CocoLayout:
     """images/00000012.jpg, and annotations/instances.json. See NOTE [ unpack: coco ].
 
-    Boxes of any upright format become [x, y, width, height]. Numbers for each object, and other values of a sample, are further keys of its
-    annotation, or of its image.
+    Boxes of any upright format become [x, y, width, height]. Numbers for each object, and other values of a
+    sample, are further keys of its annotation, or of its image.
     """
 
     folders = 0
@@ -185,7 +189,8 @@ class CocoLayout:
         if other := next((key for key, values in columns.items() if len(values) != count), None):
             numbers = f"{len(columns[other])} of {other} and {count} of {next(iter(columns))}"
             raise PackError(
-                f"sample {sample.index}: it has {numbers}, of which COCO's form has one for each object; choose the layout folders"
+                f"sample {sample.index}: it has {numbers}, of which COCO's form has one for each "
+                "object; choose the layout folders"
             )
         found = [
             {"image_id": own} | {key: values[row] for key, values in columns.items()} for row in range(count)
@@ -193,7 +198,8 @@ class CocoLayout:
         captions = [] if self._captions is None else json.loads(sample.values[_CAPTIONS])
         if not isinstance(captions, list) or not all(isinstance(text, str) for text in captions):
             raise PackError(
-                f"sample {sample.index}: its {_CAPTIONS!r} is no list of texts, as COCO has captions; choose another layout"
+                f"sample {sample.index}: its {_CAPTIONS!r} is no list of texts, as COCO has "
+                "captions; choose another layout"
             )
         return [*found, *({"image_id": own, "caption": text} for text in captions)]
 
@@ -205,12 +211,16 @@ class CocoLayout:
             label = each.pop(LABELS, None) if self._is_labelled else None
             if label is not None and label > _LABEL_MOST:
                 raise PackError(
-                    f"sample {index}: the label {label} is larger than {_LABEL_MOST:,}; choose the layout folders"
+                    f"sample {index}: the label {label} is larger than {_LABEL_MOST:,}; choose the "
+                    "layout folders"
                 )
             if label is not None and (
                 label < 0 or self._ids.setdefault(label, each[CATEGORY_ID]) != each[CATEGORY_ID]
             ):
-                ids = f"the label {label} has the category ids {self._ids.get(label, '')} and {each[CATEGORY_ID]}"
+                ids = (
+                    f"the label {label} has the category ids {self._ids.get(label, '')} and "
+                    f"{each[CATEGORY_ID]}"
+                )
                 raise PackError(
                     f"sample {index}: {ids}, which COCO's form cannot hold; choose the layout folders"
                 )
@@ -243,14 +253,16 @@ class CocoLayout:
         ]
 
     def _category_ids(self, count: int) -> list[int]:
-        """The id of each label, ascending: those of objects are known, and others lie between. Raises PackError if they do not ascend."""
+        """The id of each label, ascending: those of objects are known, and others lie between. Raises
+        PackError if they do not ascend."""
         found: list[int] = []
         for label in range(count):
             least = found[-1] + 1 if found else min([1, *(own - at for at, own in self._ids.items())])
             found.append(self._ids.get(label, least))
             if found[-1] < least:
                 raise PackError(
-                    f"the category ids {found} of labels 0, 1, ... do not ascend, as in COCO's form; choose the layout folders"
+                    f"the category ids {found} of labels 0, 1, ... do not ascend, as in COCO's form; "
+                    "choose the layout folders"
                 )
         return found
 
@@ -260,7 +272,8 @@ class CocoLayout:
 
 
 def _point_names(field: Field) -> list[str]:
-    """Names of a field's keypoints: its own, or numbers, where those of a pair say left and right, so that packing them again finds it."""
+    """Names of a field's keypoints: its own, or numbers, where those of a pair say left and right, so that
+    packing them again finds it."""
     names = [str(number) for number in range(field.shape[0] or 0)]
     for left, right in field.pairs:
         names[left], names[right] = f"left_{left}_{right}", f"right_{left}_{right}"
@@ -329,10 +342,12 @@ class UnpackLayout(Protocol):
 
 
 class ClassFolders:
-    """A file for each image, in class folders; further images and masks in a folder of their field's name; and other fields as JSON.
+    """A file for each image, in class folders; further images and masks in a folder of their field's name;
+    and other fields as JSON.
 
-    Files are ``class/00000012.jpg``. Without an int field `label` they lie in the target itself. Unless the class folders alone give the
-    dataset again, every value is in fields.jsonl, one line a sample, and fastload.json says which fields there are.
+    Files are ``class/00000012.jpg``. Without an int field `label` they lie in the target itself. Unless the
+    class folders alone give the dataset again, every value is in fields.jsonl, one line a sample, and
+    fastload.json says which fields there are.
     """
 
     def __init__(self, samples: SampleFiles, folder: UnpackFolder) -> None:
@@ -360,8 +375,8 @@ class ClassFolders:
         self._lines: IO[str] | None = None
 
     def _name_classes(self, used: set[str]) -> dict[int, str]:
-        """The folder name of each class and of each label that occurs, ascending. torchvision numbers a class by its place among them, so
-        that one without a sample has a folder too."""
+        """The folder name of each class and of each label that occurs, ascending. torchvision numbers a class
+        by its place among them, so that one without a sample has a folder too."""
         if self._labels is None:
             return {}
         classes = self._samples.reader.manifest.classes
@@ -376,7 +391,8 @@ class ClassFolders:
         return folders
 
     def _are_in_order(self) -> bool:
-        """Returns True if class folders, by the order of their names, keep the order of samples, labels and class names of the dataset.
+        """Returns True if class folders, by the order of their names, keep the order of samples, labels and
+        class names of the dataset.
 
         They do not if `pack` would take their names for those of another layout.
         """
@@ -490,7 +506,8 @@ def _unused(name: str, used: set[str]) -> str:
 
 
 def safe_name(name: str) -> str:
-    """A folder name made of any text, which every file system takes as a plain name. See NOTE [ unpack: names ]."""
+    """A folder name made of any text, which every file system takes as a plain name. See NOTE [ unpack:
+    names ]."""
     plain = "".join("_" if c in _RESERVED or not c.isprintable() else c for c in name).strip()
     encoded = plain.encode("utf-8", "replace")[:_NAME_BYTES]
     plain = encoded.decode("utf-8", "ignore").rstrip(" .")

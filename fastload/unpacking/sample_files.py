@@ -31,8 +31,9 @@ class StoredSample:
     Attributes:
         index: index of the sample.
         files: images and masks, by the field's name.
-        values: all other fields by name: rows of columns as NumPy has them, text, bytes, JSON as its text; boxes, keypoints and arrays of
-            any number of rows as arrays, polygons as lists of parts (points, 2), instances as COCO's RLE.
+        values: all other fields by name: rows of columns as NumPy has them, text, bytes, JSON as its text;
+            boxes, keypoints and arrays of any number of rows as arrays, polygons as lists of parts (points,
+            2), instances as COCO's RLE.
     """
 
     index: int
@@ -73,7 +74,8 @@ class SampleFiles:
         return f"{index:0{self.digits}d}"
 
     def read(self, index: int) -> StoredSample:
-        """Sample `index`. Raises SampleError where it does not hold, or PackError where a PNG is needed and Pillow is not installed."""
+        """Sample `index`. Raises SampleError where it does not hold, or PackError where a PNG is needed
+        and Pillow is not installed."""
         record = self.reader.stored_fields(index)
         values: dict[str, Any] = {name: column[index] for name, column in self._columns.items()}
         files: dict[str, File] = {}
@@ -106,10 +108,12 @@ def _weight(value: Any) -> int:
 def stored_picture(
     reader: DatasetReader, index: int, kind: int, data: bytes
 ) -> tuple[ImageCodec, bytes | Pixels]:
-    """The codec of a stored image of 8-bit RGB, and the file of the picture, or pixels uint8 (height, width, 3) where there is none.
+    """The codec of a stored image of 8-bit RGB, and the file of the picture, or pixels uint8 (height, width,
+    3) where there is none.
 
     Raises:
-        SampleError: it is of another kind, its raw pixels are not those that their header says, or its file is not as it was attached.
+        SampleError: it is of another kind, its raw pixels are not those that their header says, or its file
+            is not as it was attached.
     """
     kind, data = reader.read_image(index, kind, data)
     codec = BY_ENTRY.get(kind)
@@ -122,7 +126,8 @@ def stored_picture(
 
 
 def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
-    """A stored image of 8-bit RGB as a file: its codec's file as it is, raw pixels as PNG, or as PPM without Pillow.
+    """A stored image of 8-bit RGB as a file: its codec's file as it is, raw pixels as PNG, or as PPM without
+    Pillow.
 
     Raises SampleError as `stored_picture` does.
     """
@@ -138,7 +143,8 @@ def _picture(kind: int, data: bytes, index: int, reader: DatasetReader) -> File:
 
 
 def _planes(pixels: npt.NDArray[Any]) -> File:
-    """Pixels of another form as a file: PNG, or .npy of 16 bits and several channels, which Pillow does not write."""
+    """Pixels of another form as a file: PNG, or .npy of 16 bits and several channels, which Pillow does
+    not write."""
     if pixels.ndim == 2 or pixels.dtype == np.uint8:
         return _png(pixels, 6)
     out = io.BytesIO()

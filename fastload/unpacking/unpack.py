@@ -36,7 +36,8 @@ class UnpackSummary:
         bytes: size of these files.
         folders: number of class folders; a class without a sample has one too.
         layout: "folders", "pairs" or "coco".
-        renumbered: torchvision's ImageFolder, which numbers class folders by their names, gives other labels than the dataset's.
+        renumbered: torchvision's ImageFolder, which numbers class folders by their names, gives other labels
+            than the dataset's.
     """
 
     files: int
@@ -54,26 +55,33 @@ def unpack(
     workers: int | None = None,
     progress: bool = False,
 ) -> UnpackSummary:
-    """Writes every image of a packed dataset as a file: JPEGs with their stored bytes, raw pixels and masks as PNG.
+    """Writes every image of a packed dataset as a file: JPEGs with their stored bytes, raw pixels and masks
+    as PNG.
 
-    Images of 16 bits and several channels are .npy files; without Pillow, raw pixels of 8-bit RGB are PPM files.
+    Images of 16 bits and several channels are .npy files; without Pillow, raw pixels of 8-bit RGB are PPM
+    files.
 
-    - "folders": ``out/class/00000012.jpg``, numbered by index in the dataset; without an int field ``label`` the images lie in `out`
-      itself. Further images and masks lie in ``out/FIELD``. All fields go into ``out/fields.jsonl``, one line a sample: pictures as paths,
-      arrays, boxes and keypoints as lists, instances as COCO's RLE, bytes in base64. With ``out/fastload.json``, which has the fields and
-      class names, ``pack(out, ...)`` makes a dataset of equal fields. Both are left out where the class folders alone say all.
+    - "folders": ``out/class/00000012.jpg``, numbered by index in the dataset; without an int field ``label``
+      the images lie in `out` itself. Further images and masks lie in ``out/FIELD``. All fields go into
+      ``out/fields.jsonl``, one line a sample: pictures as paths, arrays, boxes and keypoints as lists,
+      instances as COCO's RLE, bytes in base64. With ``out/fastload.json``, which has the fields and class
+      names, ``pack(out, ...)`` makes a dataset of equal fields. Both are left out where the class folders
+      alone say all.
     - "pairs": ``out/images/00000012.jpg`` and ``out/masks/00000012.png``.
-    - "coco": ``out/images`` and ``out/annotations/instances.json``. Boxes become [x, y, width, height]; fields that COCO does not know are
-      further keys of annotations and images, which other programs keep and `pack` leaves out.
+    - "coco": ``out/images`` and ``out/annotations/instances.json``. Boxes become [x, y, width, height];
+      fields that COCO does not know are further keys of annotations and images, which other programs keep and
+      `pack` leaves out.
 
-    An unpack that was stopped, also by Ctrl-C or a kill, is gone on with by the same call: `out` has a folder ``.fastload-unpack`` in it
-    until all is there.
+    An unpack that was stopped, also by Ctrl-C or a kill, is gone on with by the same call: `out` has a folder
+    ``.fastload-unpack`` in it until all is there.
 
     Args:
         path: the dataset's directory.
-        out: a directory that does not exist, is empty, or in which an unpack of the same data in the same layout was stopped.
-        layout: one of these; by default "coco" where all fields are those of a packed COCO dataset, "pairs" for images with one mask
-            `mask` and no class names, and "folders" for everything else, so that no field is lost.
+        out: a directory that does not exist, is empty, or in which an unpack of the same data in the same
+            layout was stopped.
+        layout: one of these; by default "coco" where all fields are those of a packed COCO dataset, "pairs"
+            for images with one mask `mask` and no class names, and "folders" for everything else, so that no
+            field is lost.
         workers: threads; the CPUs this process may use by default.
         progress: show a bar on the terminal.
 
@@ -81,7 +89,8 @@ def unpack(
         ArgumentError: `layout` is none of these, or has no place for a field; the message names it.
         DatasetError: the dataset cannot be read.
         SampleError: a sample cannot be read.
-        PackError: `out` holds other files, the disk is full, Pillow is not installed, or values do not go together as the layout needs it.
+        PackError: `out` holds other files, the disk is full, Pillow is not installed, or values do not go
+            together as the layout needs it.
     """
     if layout is not None and layout not in get_args(Layout):
         raise ArgumentError(f"layout={layout!r} is none of {', '.join(get_args(Layout))}")
@@ -107,7 +116,8 @@ def unpack(
 
 
 def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
-    """The layout that the user names, or else the best known one that loses nothing. Raises ArgumentError for one without a place."""
+    """The layout that the user names, or else the best known one that loses nothing. Raises ArgumentError
+    for one without a place."""
     if layout is None:
         fields = [(field.name, field.kind) for field in samples.others]
         if exact(samples.reader):
@@ -119,7 +129,8 @@ def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
     missing = {"coco": CocoLayout.missing, "pairs": Pairs.missing}.get(layout)
     if missing is not None and (left := missing(samples.image, samples.others)):
         raise ArgumentError(
-            f"{samples.reader.path} has {left[0]}, for which the layout {layout} has no place: choose the layout folders, which holds "
+            f"{samples.reader.path} has {left[0]}, for which the layout {layout} has no place: "
+            "choose the layout folders, which holds "
             f"every field, or take a field away with `fastload columns {samples.reader.path} drop NAME`"
         )
     return layout

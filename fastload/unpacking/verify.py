@@ -1,5 +1,6 @@
-"""verify: checks a packed dataset's manifest, files and records, and on request decodes every image. At a URL it reads every object in
-ranges, and compares them with the checksums in the manifest. VerifyReport and BadSample are its findings.
+"""verify: checks a packed dataset's manifest, files and records, and on request decodes every image. At a URL
+it reads every object in ranges, and compares them with the checksums in the manifest. VerifyReport and
+BadSample are its findings.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class VerifyReport:
         warnings: samples whose JPEG decodes only with libjpeg warnings (counted with decode=True).
         decoded: True if every picture was decoded.
         unchecked: samples that were not checked, because the files cannot be opened.
-        records: True if each record was checked, not only the files; at a URL only if every picture was decoded.
+        records: True if each record was checked, not only the files; at a URL only if every picture was
+            decoded.
     """
 
     samples: int
@@ -102,8 +104,9 @@ def verify_url(
 
     Args:
         url: the dataset's.
-        local: checks a dataset in a folder, record by record. Where it is given, each shard is downloaded into a temporary folder, one at a
-            time, and checked there; without it, nothing is written to the disk.
+        local: checks a dataset in a folder, record by record. Where it is given, each shard is downloaded
+            into a temporary folder, one at a time, and checked there; without it, nothing is written to the
+            disk.
         version: refused unless it is the one at the URL.
         storage_options: options of the store.
         timeout: seconds after which a request that fails again and again is given up, or text such as ``6h``.
@@ -143,7 +146,8 @@ class _Check:
         self._warnings = self._unchecked = 0
 
     def sizes(self) -> None:
-        """Asks for the size of each object; those that are missing, or of another size, are problems and read no further."""
+        """Asks for the size of each object; those that are missing, or of another size, are problems and
+        read no further."""
         with request_threads(self._objects, REQUESTS, "fastload-verify") as pool:
             found = list(pool.map(self._size, self._files))
         for file, what in zip(self._files, found, strict=True):
@@ -188,7 +192,8 @@ class _Check:
             (folder / shard.file).unlink()
 
     def _split(self, folder: Path, there: set[str]) -> dict[str, Sidecars]:
-        """The sidecars that were downloaded, by their names: with each shard its own section is checked, and not those of all."""
+        """The sidecars that were downloaded, by their names: with each shard its own section is checked,
+        and not those of all."""
         found: dict[str, Sidecars] = {}
         for sidecar in self._manifest.sidecars:
             if sidecar.file in there:
@@ -267,12 +272,13 @@ def verify(
 ) -> VerifyReport:
     """Checks a packed dataset against its manifest.
 
-    It checks the size, checksum, tree and columns of every shard, those in other folders that the dataset refers to too, the sidecars and
-    the files beside the shards of a dataset that was changed, and the checksum, lengths and kinds of every record. The size of each image
-    must be that in the columns, and its entropy index, if it has one, must be right. Masks and images of another form than 8-bit RGB are
-    decoded, and boxes, run lengths and other rows must be as many as the columns say. With `decode`, every image is decoded.
-    For a dataset at a URL, the sizes and checksums of all objects are checked, without a copy. With `decode` the records are checked too:
-    one shard at a time is downloaded into a temporary folder.
+    It checks the size, checksum, tree and columns of every shard, those in other folders that the dataset
+    refers to too, the sidecars and the files beside the shards of a dataset that was changed, and the
+    checksum, lengths and kinds of every record. The size of each image must be that in the columns, and its
+    entropy index, if it has one, must be right. Masks and images of another form than 8-bit RGB are decoded,
+    and boxes, run lengths and other rows must be as many as the columns say. With `decode`, every image is
+    decoded. For a dataset at a URL, the sizes and checksums of all objects are checked, without a copy. With
+    `decode` the records are checked too: one shard at a time is downloaded into a temporary folder.
 
     Args:
         path: the dataset's directory, or its URL.
@@ -280,11 +286,14 @@ def verify(
         version: an older version of a dataset that was changed; the latest by default.
         workers: threads; the CPUs this process may use by default.
         progress: show a bar on the terminal.
-        storage_options: for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.
-        timeout: for a URL, seconds after which a request that fails again and again is given up, or text such as ``6h``.
+        storage_options: for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by
+            default.
+        timeout: for a URL, seconds after which a request that fails again and again is given up, or text such
+            as ``6h``.
 
     Raises:
-        DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the dataset was changed meanwhile.
+        DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the
+            dataset was changed meanwhile.
         RemoteError: the store of a URL does not answer, or denies access.
     """
     if is_url(path):
@@ -367,7 +376,8 @@ def _check_file(folder: Path, shard: ShardEntry, pool: StoppingPool) -> str:
 
 
 def _segments(manifest: Manifest) -> Iterator[tuple[Segment, int]]:
-    """The parts of files beside the shards, and the number of values of any length in each; 0: it holds rows of a fixed size."""
+    """The parts of files beside the shards, and the number of values of any length in each; 0: it holds
+    rows of a fixed size."""
     for shard in manifest.shards:
         if shard.rows is not None:
             yield shard.rows, 0
@@ -409,7 +419,8 @@ class _RecordCheck:
         return self._read
 
     def block(self, start: int) -> tuple[list[BadSample], int, int]:
-        """Checks a block. Returns its damaged samples, the number of samples with warnings, and the bytes read."""
+        """Checks a block. Returns its damaged samples, the number of samples with warnings, and the bytes
+        read."""
         bad = []
         warned = size = 0
         for index in range(start, min(start + _BLOCK, self._reader.count)):
@@ -422,7 +433,8 @@ class _RecordCheck:
         return bad, warned, size
 
     def _sample(self, index: int) -> tuple[str, int, int]:
-        """Checks a sample. Returns what is wrong with it ("" if nothing is), 1 if it decodes only with warnings, and its bytes."""
+        """Checks a sample. Returns what is wrong with it ("" if nothing is), 1 if it decodes only with
+        warnings, and its bytes."""
         try:
             fields = self._reader.stored_fields(index)
             return "", self._check(index, fields), sum(len(data) for _, data in fields.values())
@@ -432,7 +444,8 @@ class _RecordCheck:
             return str(error), 0, 0
 
     def _check(self, index: int, found: Mapping[int, tuple[int, bytes]]) -> int:
-        """Checks a record. Returns 1 if the image decodes only with warnings, else 0. Raises if the record does not fit the schema."""
+        """Checks a record. Returns 1 if the image decodes only with warnings, else 0. Raises if the record
+        does not fit the schema."""
         wanted = {number: field for number, field in enumerate(self._schema) if not field.is_column}
         warned = 0
         for number, field in wanted.items():

@@ -1,4 +1,5 @@
-"""Versions: changes of a packed dataset, each of which makes a new version: append, add and drop columns, drop samples, concat, prune."""
+"""Versions: changes of a packed dataset, each of which makes a new version: append, add and drop columns,
+drop samples, concat, prune."""
 
 from fastload.versions.append import AppendSummary, append
 from fastload.versions.columns import ColumnsSummary, add_columns, drop_columns

@@ -1,11 +1,14 @@
 """append: packs a source and adds its samples after those of a finished dataset, as a new version.
 
 NOTE [ append: what is durable when ]
-1. The source is packed into a folder of its own inside the dataset's, append.tmp, as any dataset is: killed there, --resume goes on.
-2. Its shards get second names in the dataset's folder (hard links), and the new version names those. Killed before that is committed,
-   append.tmp is whole, and --resume does it again. Where the file system has no hard links the files are moved, and an append that is
-   killed between the first move and the commit has to be begun anew.
-3. append.tmp gets the name append.old, and is removed. A resume that finds files of append.tmp in the dataset already does only this.
+1. The source is packed into a folder of its own inside the dataset's, append.tmp, as any dataset is: killed
+   there, --resume goes on.
+2. Its shards get second names in the dataset's folder (hard links), and the new version names those. Killed
+   before that is committed, append.tmp is whole, and --resume does it again. Where the file system has no
+   hard links the files are moved, and an append that is killed between the first move and the commit has to
+   be begun anew.
+3. append.tmp gets the name append.old, and is removed. A resume that finds files of append.tmp in the dataset
+   already does only this.
 
 `FittedSource` fits a source's samples to the dataset: the same fields, and labels that mean the same classes.
 """
@@ -48,8 +51,8 @@ _LABEL = "label"
 def fit_source(source: Source, manifest: Manifest, dataset: Path) -> tuple[Source, tuple[str, ...] | None]:
     """The source with labels of the dataset in `dataset`, and the names of the classes of both together.
 
-    Classes go by their names: known ones keep their labels, new ones come after them. Labels without names must be below the number of
-    the dataset's classes.
+    Classes go by their names: known ones keep their labels, new ones come after them. Labels without names
+    must be below the number of the dataset's classes.
 
     Raises:
         PackError: the source has other fields than the dataset, or only it has names of classes.
@@ -62,7 +65,8 @@ def fit_source(source: Source, manifest: Manifest, dataset: Path) -> tuple[Sourc
     if given is not None and given != names:
         if names is None:
             raise PackError(
-                f"{source.title} does not fit {dataset}: its labels are classes with names, the dataset's are numbers without names; "
+                f"{source.title} does not fit {dataset}: its labels are classes with names, the "
+                "dataset's are numbers without names; "
                 "give the labels as numbers, in a .csv of path,label"
             )
         names = (*names, *(name for name in given if name not in names))
@@ -71,8 +75,10 @@ def fit_source(source: Source, manifest: Manifest, dataset: Path) -> tuple[Sourc
         masks = [field.name for field in fields if field.handler.holds_labels and field.name != INSTANCE_MASK]
         if masks and any(label != place for label, place in labels.items()):
             raise PackError(
-                f"{source.title} does not fit {dataset}: its classes {', '.join(given)} are not the dataset's {', '.join(names)} in their "
-                f"order, and the labels in its field {masks[0]!r} stay as they are; give the source the dataset's classes"
+                f"{source.title} does not fit {dataset}: its classes {', '.join(given)} are not the "
+                f"dataset's {', '.join(names)} in their "
+                f"order, and the labels in its field {masks[0]!r} stay as they are; give the source "
+                "the dataset's classes"
             )
     limit = (
         None
@@ -103,12 +109,14 @@ def _check_fields(source: Source, manifest: Manifest, dataset: Path) -> None:
             )
         if what := given[name].other_points(field):
             raise PackError(
-                f"{start}the keypoints of its field {name!r} have other {what} than the dataset's; put them in its order"
+                f"{start}the keypoints of its field {name!r} have other {what} than the dataset's; "
+                "put them in its order"
             )
     for name in given:
         if name not in wanted:
             raise PackError(
-                f"{start}the dataset has no field {name!r}; leave it out of the source, or add it: `fastload columns {dataset} add`"
+                f"{start}the dataset has no field {name!r}; leave it out of the source, or add it: "
+                f"`fastload columns {dataset} add`"
             )
 
 
@@ -191,7 +199,8 @@ class _Fitted:
             return {**values, _LABEL: self._labels[label]}
         if self._limit is not None and isinstance(label, int) and not 0 <= label < self._limit:
             raise PackError(
-                f"{printable(name)} has the label {label}, and {self._dataset} has the classes 0 to {self._limit - 1}: "
+                f"{printable(name)} has the label {label}, and {self._dataset} has the classes 0 to "
+                f"{self._limit - 1}: "
                 "give the source names of classes, of which new ones are added"
             )
         return values
@@ -200,7 +209,8 @@ class _Fitted:
         """The labels of objects in the dataset. Raises PackError where one is of no class of the source's."""
         if unknown := [label for label in labels.tolist() if label not in self._labels]:
             raise PackError(
-                f"{printable(name)}: its {field!r} has the label {unknown[0]}, the classes are 0 to {len(self._labels) - 1}"
+                f"{printable(name)}: its {field!r} has the label {unknown[0]}, the classes are 0 to "
+                f"{len(self._labels) - 1}"
             )
         return np.array([self._labels[label] for label in labels.tolist()], np.int64)
 
@@ -249,12 +259,15 @@ class AppendSummary:
 
 @takes_options
 def append(out: str | os.PathLike[str], source: object, **options: Unpack[AppendKeywords]) -> AppendSummary:
-    """Packs a source and adds its samples after those of a finished dataset, as a new version. It takes as long as packing the source.
+    """Packs a source and adds its samples after those of a finished dataset, as a new version. It takes as
+    long as packing the source.
 
-    To a dataset made by `attach`, the source is attached as well: its images stay where they are, as they are.
+    To a dataset made by `attach`, the source is attached as well: its images stay where they are, as they
+    are.
 
-    The source must have the dataset's fields. Labels go by the names of their classes: known classes keep their labels, new ones come
-    after them; labels without names must be below the number of the dataset's classes.
+    The source must have the dataset's fields. Labels go by the names of their classes: known classes keep
+    their labels, new ones come after them; labels without names must be below the number of the dataset's
+    classes.
 
     Args:
         out: the dataset's directory.
@@ -266,8 +279,9 @@ def append(out: str | os.PathLike[str], source: object, **options: Unpack[Append
     Raises:
         ArgumentError: an argument out of range, or two that contradict each other.
         DatasetError: there is no finished dataset, or it is damaged.
-        PackError: the source does not fit the dataset, a sample cannot be packed (PackStoppedError), there is nothing to resume, the disk
-            is full, or another process is writing to the dataset. The dataset is as it was.
+        PackError: the source does not fit the dataset, a sample cannot be packed (PackStoppedError), there is
+            nothing to resume, the disk is full, or another process is writing to the dataset. The dataset is
+            as it was.
     """
     given = settled("append", options)
     reading = source_options(given)
@@ -300,16 +314,19 @@ def append(out: str | os.PathLike[str], source: object, **options: Unpack[Append
 def _refuse_dataset(source: object) -> None:
     if isinstance(source, str | os.PathLike) and (Path(expanded(source)) / MANIFEST_NAME).is_file():
         raise PackError(
-            f"{os.fspath(source)} is a packed dataset: `fastload concat` makes one of several, without copying them"
+            f"{os.fspath(source)} is a packed dataset: `fastload concat` makes one of several, "
+            "without copying them"
         )
 
 
 def _refuse_changes(path: Path, given: Mapping[str, Any], manifest: Manifest) -> None:
-    """Raises ArgumentError for options that would change images, which an attached dataset leaves as they are."""
+    """Raises ArgumentError for options that would change images, which an attached dataset leaves as they
+    are."""
     for name in AS_PACKED:
         if name not in keywords("attach") and given[name] not in (None, manifest.options.get(name)):
             raise ArgumentError(
-                f"{path} was made by `fastload attach`, which leaves images as they are: append without {name}={given[name]!r}, or pack "
+                f"{path} was made by `fastload attach`, which leaves images as they are: append "
+                f"without {name}={given[name]!r}, or pack "
                 "the source with it and join both by `fastload concat`"
             )
 
@@ -349,17 +366,20 @@ class _Append:
         if not resume:
             remove_work(self.folder)
             return
-        now = f"{self._change.path} is at version {self._change.manifest.version} with {self._change.manifest.count:,} samples"
+        now = (
+            f"{self._change.path} is at version {self._change.manifest.version} with "
+            f"{self._change.manifest.count:,} samples"
+        )
         if not self.folder.is_symlink() and self._is_added():
             self._clear()
             raise PackError(f"the append that was stopped had added its samples already: {now}")
-        if (
-            self.folder.is_symlink() or not self.folder.is_dir()
-        ):  # a link leads to other files than an append's
+        # A link leads to other files than an append's.
+        if self.folder.is_symlink() or not self.folder.is_dir():
             raise PackError(f"there is no append to go on with: {now}; without --resume it adds the source")
 
     def _is_added(self) -> bool:
-        """Returns True if the samples in append.tmp are in the dataset: its first shard is a file that the manifest names."""
+        """Returns True if the samples in append.tmp are in the dataset: its first shard is a file that the
+        manifest names."""
         try:
             shards = Manifest.load(self.folder).shards
             first = (self.folder / shards[0].file).stat() if shards else None

@@ -1,5 +1,5 @@
-"""add_columns, drop_columns: fields added to every sample of a dataset, and removed, without writing a sample anew. Added columns come from
-a file: a .csv or .tsv with a header line, or a .npy.
+"""add_columns, drop_columns: fields added to every sample of a dataset, and removed, without writing a sample
+anew. Added columns come from a file: a .csv or .tsv with a header line, or a .npy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class NewColumn:
 
     Attributes:
         field: the field that it becomes.
-        values: a value for each row of the file: an array for int, float and array, else UTF-8 texts or bytes.
+        values: a value for each row of the file: an array for int, float and array, else UTF-8 texts or
+            bytes.
     """
 
     field: Field
@@ -47,7 +48,8 @@ class ColumnFile:
     Attributes:
         path: the file.
         columns: the columns to be added.
-        keys: the cells of the column that is matched with a field of the dataset; None: rows are in the dataset's order.
+        keys: the cells of the column that is matched with a field of the dataset; None: rows are in the
+            dataset's order.
         lines: the line of each row, for messages.
     """
 
@@ -93,7 +95,8 @@ def _read_table(path: str, key: str | None, wanted: Sequence[str] | None) -> Col
         )
     if len(set(names)) != len(names) or "" in names:
         raise PackError(
-            f"{path}: the first line names the columns, each by a name of its own; it is {', '.join(map(repr, names))}"
+            f"{path}: the first line names the columns, each by a name of its own; it is "
+            f"{', '.join(map(repr, names))}"
         )
     for line, row in zip(lines, rows, strict=True):
         if len(row) != len(names):
@@ -196,22 +199,26 @@ def add_columns(
     key: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> ColumnsSummary:
-    """Adds the columns of a file as fields of every sample, as a new version. No record is written; a shard's file stays as it is.
+    """Adds the columns of a file as fields of every sample, as a new version. No record is written; a shard's
+    file stays as it is.
 
     Args:
         path: the dataset's directory.
-        file: a .csv or .tsv whose first line names its columns, or a .npy, which is one column of its name. A column of a table is int,
-            float, json or text, the first of these that all its cells are, or of the kind given in the first line or in `columns`.
-        key: the field, int or text, whose value says which row is a sample's: the file has a column of that name. Samples of the same
-            value get the same row. By default the rows are in the order of the samples, as many as there are.
+        file: a .csv or .tsv whose first line names its columns, or a .npy, which is one column of its name. A
+            column of a table is int, float, json or text, the first of these that all its cells are, or of
+            the kind given in the first line or in `columns`.
+        key: the field, int or text, whose value says which row is a sample's: the file has a column of that
+            name. Samples of the same value get the same row. By default the rows are in the order of the
+            samples, as many as there are.
         columns: the columns that are added, as "name" or "name:kind"; all by default.
 
     Raises:
-        ArgumentError: a column that the file has not or the dataset has already, or a key that is no int or text field.
+        ArgumentError: a column that the file has not or the dataset has already, or a key that is no int or
+            text field.
         DatasetError: there is no finished dataset, or it is damaged.
         SampleError: a sample's key cannot be read.
-        PackError: the file cannot be read, has too many or too few rows, a key twice, or none for some sample; the disk is full; or another
-            process is writing to the dataset. The dataset is as it was.
+        PackError: the file cannot be read, has too many or too few rows, a key twice, or none for some
+            sample; the disk is full; or another process is writing to the dataset. The dataset is as it was.
     """
     if isinstance(columns, str):
         raise ArgumentError(
@@ -224,7 +231,8 @@ def add_columns(
             if column.field.name in known:
                 drop = f"`fastload columns {change.path} drop {column.field.name}`"
                 raise ArgumentError(
-                    f"{change.path} has a field {column.field.name!r} already: take it away first ({drop}), or name others"
+                    f"{change.path} has a field {column.field.name!r} already: take it away first "
+                    f"({drop}), or name others"
                 )
         schema = Schema((*change.manifest.schema, *(column.field for column in found.columns)))
         with DatasetReader(change.path, manifest=change.manifest) as reader:
@@ -253,7 +261,8 @@ def _order(
     if key is None or file.keys is None:
         if len(file) != len(reader):
             raise PackError(
-                f"{file.path} has {len(file):,} rows, and {reader.path} {len(reader):,} samples: give a row for each, in their order, or a "
+                f"{file.path} has {len(file):,} rows, and {reader.path} {len(reader):,} samples: "
+                "give a row for each, in their order, or a "
                 "column of keys (--key)"
             )
         return None, 0
@@ -268,7 +277,8 @@ def _order(
         if found != row:
             first = file.lines[found]
             raise PackError(
-                f"{file.path}, line {file.lines[row]}: the key {printable(cell)} is on line {first} already; remove one of the two"
+                f"{file.path}, line {file.lines[row]}: the key {printable(cell)} is on line {first} "
+                "already; remove one of the two"
             )
     keys = reader.column(key).tolist() if field.is_column else _texts(reader, key)
     try:
@@ -288,7 +298,8 @@ def _key(file: ColumnFile, cell: str, row: int) -> int:
         return int(cell)
     except ValueError:
         raise PackError(
-            f"{file.path}, line {file.lines[row]}: the key {printable(cell)} is no whole number, as the field's are"
+            f"{file.path}, line {file.lines[row]}: the key {printable(cell)} is no whole number, as "
+            "the field's are"
         ) from None
 
 
@@ -306,7 +317,8 @@ def _texts(reader: DatasetReader, name: str) -> list[str]:
 
 
 def _segments(reader: DatasetReader, column: NewColumn, order: npt.NDArray[np.int64] | None) -> Iterator[Any]:
-    """The bytes of a column's segment in each shard: a value for each stored sample, nothing for those that do not count."""
+    """The bytes of a column's segment in each shard: a value for each stored sample, nothing for those
+    that do not count."""
     for number, shard in enumerate(reader.manifest.shards):
         at = slice(shard.first, shard.first + shard.count)
         rows = reader.counting(number)
@@ -328,7 +340,8 @@ def _segments(reader: DatasetReader, column: NewColumn, order: npt.NDArray[np.in
 
 
 def drop_columns(path: str | os.PathLike[str], *names: str) -> ColumnsSummary:
-    """Takes fields away, as a new version. No record is written; what was packed stays in the shards' files, where nothing reads it.
+    """Takes fields away, as a new version. No record is written; what was packed stays in the shards' files,
+    where nothing reads it.
 
     Args:
         path: the dataset's directory.

@@ -35,7 +35,8 @@ def joined_options(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str,
 
 
 def joined_summary(now: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of two packs together, and their layouts. What is of another type than a PackSummary's is left as it is."""
+    """The counts of two packs together, and their layouts. What is of another type than a PackSummary's is
+    left as it is."""
     both = dict(now)
     for field in fields(PackSummary):
         name, mine, its = field.name, now.get(field.name), more.get(field.name)
@@ -88,9 +89,10 @@ class ConcatSummary:
 def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> ConcatSummary:
     """Makes a dataset of several, one after another, that refers to their files; nothing is copied.
 
-    The new folder holds a manifest alone, with paths from there to the others' folders: they have to stay where they are in relation to
-    each other, and their files as they are. Later changes of one of them are not seen; `fastload prune`,
-    `fastload index` and `fastload pack --overwrite` there may take files away that are referred to here.
+    The new folder holds a manifest alone, with paths from there to the others' folders: they have to stay
+    where they are in relation to each other, and their files as they are. Later changes of one of them are
+    not seen; `fastload prune`, `fastload index` and `fastload pack --overwrite` there may take files away
+    that are referred to here.
 
     Args:
         datasets: the datasets' directories, two or more; they may be made by `concat` themselves.
@@ -151,7 +153,8 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
 
 
 def _check_fields(folders: Sequence[Path], manifests: Sequence[Manifest]) -> None:
-    """Raises PackError unless all datasets have the same fields, in any order, and the image under the same number."""
+    """Raises PackError unless all datasets have the same fields, in any order, and the image under the
+    same number."""
     wanted = {field.name: field for field in manifests[0].schema}
     for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
         given = {field.name: field for field in manifest.schema}
@@ -168,11 +171,13 @@ def _check_fields(folders: Sequence[Path], manifests: Sequence[Manifest]) -> Non
                 )
             if what := wanted[name].other_points(given[name]):
                 raise PackError(
-                    f"{folders[0]} and {folder} do not fit together: the keypoints of {name!r} have other {what}; pack one anew"
+                    f"{folders[0]} and {folder} do not fit together: the keypoints of {name!r} have "
+                    f"other {what}; pack one anew"
                 )
         if manifest.image_number != manifests[0].image_number:
             raise PackError(
-                f"{folders[0]} and {folder} do not fit together: their images have different numbers in records; pack one anew"
+                f"{folders[0]} and {folder} do not fit together: their images have different numbers "
+                "in records; pack one anew"
             )
 
 
@@ -188,7 +193,8 @@ def _classes(folders: Sequence[Path], manifests: Sequence[Manifest]) -> tuple[st
                 other for other, its in zip(folders, manifests, strict=True) if its.classes is longest
             )
             raise PackError(
-                f"{first} and {folder} do not fit together: their classes differ, so a label means another class in each; pack one "
+                f"{first} and {folder} do not fit together: their classes differ, so a label means "
+                "another class in each; pack one "
                 "anew, or append its source, where classes go by their names"
             )
     return None if longest is None else tuple(longest)
@@ -217,7 +223,8 @@ def _place(name: str | None, folder: str, here: str) -> str:
 def _referred(
     shard: ShardEntry, manifest: Manifest, first: Manifest, place: Callable[[str | None], str]
 ) -> ShardEntry:
-    """A shard's entry as it is in the new dataset; `place` gives what that one names a folder that the manifest names."""
+    """A shard's entry as it is in the new dataset; `place` gives what that one names a folder that the
+    manifest names."""
 
     def part(segment: Segment) -> Segment:
         return replace(segment, folder=place(segment.folder))

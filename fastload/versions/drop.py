@@ -34,12 +34,14 @@ class PruneSummary:
 
 
 def prune(path: str | os.PathLike[str], *, keep: int = 1) -> PruneSummary:
-    """Gives up all versions of a dataset but the newest, and removes the files that no remaining version names.
+    """Gives up all versions of a dataset but the newest, and removes the files that no remaining version
+    names.
 
-    Only files in the dataset's own folder, with names that fastload gives, are removed; an append that was stopped is given up too.
-    Processes that have an old version open keep the files that they have open, which is all, unless the dataset has more shards than a
-    quarter of `ulimit -n`; they cannot open it again, and neither can processes that are forked or spawned from them. A dataset made by
-    `concat` that refers to files that are removed here loses them.
+    Only files in the dataset's own folder, with names that fastload gives, are removed; an append that was
+    stopped is given up too. Processes that have an old version open keep the files that they have open, which
+    is all, unless the dataset has more shards than a quarter of `ulimit -n`; they cannot open it again, and
+    neither can processes that are forked or spawned from them. A dataset made by `concat` that refers to
+    files that are removed here loses them.
 
     Args:
         path: the dataset's directory.
@@ -79,17 +81,21 @@ class DropSummary:
 
 
 def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any = None) -> DropSummary:
-    """Takes samples out of a dataset, as a new version. No record is written or removed: a small file says which samples count.
+    """Takes samples out of a dataset, as a new version. No record is written or removed: a small file says
+    which samples count.
 
-    The others keep their order; their indices follow on one another. If no sample is meant, there is no new version.
+    The others keep their order; their indices follow on one another. If no sample is meant, there is no new
+    version.
 
     Args:
         path: the dataset's directory.
-        where: an SQL condition as in `PackedDataset.where`: samples for which it is true are taken out. Needs the extra `query`.
+        where: an SQL condition as in `PackedDataset.where`: samples for which it is true are taken out. Needs
+            the extra `query`.
         indices: the indices of those to be taken out, instead of `where`; in any order, doubles count once.
 
     Raises:
-        ArgumentError: not exactly one of `where` and `indices` is given, the condition cannot be evaluated, or an index is out of range.
+        ArgumentError: not exactly one of `where` and `indices` is given, the condition cannot be evaluated,
+            or an index is out of range.
         DatasetError: there is no finished dataset, or it is damaged.
         SampleError: a record that the condition needs is damaged.
         PackError: nothing would be left, the disk is full, or another process is writing to the dataset.
@@ -108,7 +114,8 @@ def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any
         manifest = change.manifest
         if len(gone) == len(reader):
             raise PackError(
-                f"{change.path}: all {len(reader):,} samples would be taken out, and none would be left; remove the folder"
+                f"{change.path}: all {len(reader):,} samples would be taken out, and none would be "
+                "left; remove the folder"
             )
         if len(gone):
             manifest = _commit(change, reader, gone)
@@ -154,7 +161,6 @@ def _commit(change: DatasetChange, reader: DatasetReader, gone: npt.NDArray[np.i
     summary = dict(change.manifest.summary)
     if isinstance(summary.get("samples"), int):
         summary["samples"] = len(reader) - len(gone)
-    summary.pop(
-        KEY, None
-    )  # those of objects are not known without reading records; labels are counted by their column
+    # Those of objects are not known without reading records; labels are counted by their column.
+    summary.pop(KEY, None)
     return change.commit(replace(change.manifest, shards=numbered(entries), summary=summary))

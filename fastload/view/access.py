@@ -1,15 +1,18 @@
-"""Access: who may read a page. A token in the address that the command prints, and then a cookie; nobody else on the machine or the web.
+"""Access: who may read a page. A token in the address that the command prints, and then a cookie; nobody else
+on the machine or the web.
 
 NOTE [ view: who may read ]
 1. The server listens on 127.0.0.1 alone.
-2. A request must name that host or localhost: a page of a foreign name that resolves to 127.0.0.1 (DNS rebinding) is refused.
-3. It must have the token, which is drawn anew at each start: in the address once, which answers with a cookie and leads on to the address
-   without it; then in the cookie. The cookie is HttpOnly, so that no script reads it, and SameSite=Strict, so that no other site's page
-   sends it. Other users of the machine can reach the port, and do not have it. Tokens are compared in constant time.
-   Arguments of programs can be read by all users: the address that a browser is started with has a ticket, which opens the page once.
+2. A request must name that host or localhost: a page of a foreign name that resolves to 127.0.0.1 (DNS
+   rebinding) is refused.
+3. It must have the token, which is drawn anew at each start: in the address once, which answers with a cookie
+   and leads on to the address without it; then in the cookie. The cookie is HttpOnly, so that no script reads
+   it, and SameSite=Strict, so that no other site's page sends it. Other users of the machine can reach the
+   port, and do not have it. Tokens are compared in constant time. Arguments of programs can be read by all
+   users: the address that a browser is started with has a ticket, which opens the page once.
 4. Only GET and HEAD are answered, and nothing is ever written.
-5. The page loads nothing from elsewhere, runs no script but its own file, and cannot be framed: a policy in every answer says so. Names
-   and values of the dataset are set as text.
+5. The page loads nothing from elsewhere, runs no script but its own file, and cannot be framed: a policy in
+   every answer says so. Names and values of the dataset are set as text.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ HOSTS = (HOST, "localhost")
 NEEDED_BY = "fastload view"
 EXTRA = "view"
 POLICY = (
-    "default-src 'none'; img-src 'self' blob:; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; img-src 'self' blob:; style-src 'self'; script-src 'self'; connect-src "
+    "'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS: Mapping[str, str] = {
@@ -38,9 +42,11 @@ HEADERS: Mapping[str, str] = {
 }
 """Headers of every answer."""
 
-_ON = """<!doctype html><meta http-equiv="refresh" content="0;url=/"><link rel="icon" href="icon.svg"><title>fastload view</title>
+_ON = """<!doctype html><meta http-equiv="refresh" content="0;url=/">
+<link rel="icon" href="icon.svg"><title>fastload view</title>
 <a href="/">The page</a>"""
-"""Answer to the address with the token. No redirect: that would count as the request of the site that has the link, without the cookie."""
+"""Answer to the address with the token. No redirect: that would count as the request of the site that has
+the link, without the cookie."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -49,18 +55,21 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def library(module: str) -> Any:
-    """A module of the extra. Raises ArgumentError if it is not installed; the message says what to install."""
+    """A module of the extra. Raises ArgumentError if it is not installed; the message says what to
+    install."""
     return optional(module, NEEDED_BY, EXTRA)
 
 
 class Gate:
-    """ASGI middleware in front of an application: answers only those who have the token. See NOTE [ view: who may read ].
+    """ASGI middleware in front of an application: answers only those who have the token. See NOTE [ view: who
+    may read ].
 
     Args:
         app: the application.
         token: the token.
         ticket: another one, for one request.
-        cookie: name of the cookie, which differs between servers: browsers keep cookies by host, and not by port.
+        cookie: name of the cookie, which differs between servers: browsers keep cookies by host, and not by
+            port.
 
     Raises:
         ArgumentError: Starlette is not installed.

@@ -1,4 +1,5 @@
-"""check_samples(): samples read and decoded in short turns, so that a page shows how far it is and may stop."""
+"""check_samples(): samples read and decoded in short turns, so that a page shows how far it is and may
+stop."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ TURN_S = 0.4
 
 
 def check_samples(subject: Subject, start: int) -> dict[str, Any]:
-    """Reads and decodes the samples from `start` on, for about TURN_S: `next`, the first that was not read, and `total`. Bad ones are
-    noted in `subject`.
+    """Reads and decodes the samples from `start` on, for about TURN_S: `next`, the first that was not read,
+    and `total`. Bad ones are noted in `subject`.
 
     Raises:
         ArgumentError: start is no position.

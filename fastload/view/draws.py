@@ -1,9 +1,11 @@
-"""Draws: the samples that a transform makes of one stored sample in several epochs, as a FastLoader with the same seed delivers them.
+"""Draws: the samples that a transform makes of one stored sample in several epochs, as a FastLoader with the
+same seed delivers them.
 
 NOTE [ view: whose draws they are ]
-A draw is `dataset.drawing(seed, epoch)[index]` of a PackedDataset with the page's transform, which gives the pixels that native threads
-give for the same (seed, epoch, index). Steps in Python draw from global generators: here these are seeded as a loader with
-`seed_by="sample"` seeds them, one draw at a time, since they belong to the process.
+A draw is `dataset.drawing(seed, epoch)[index]` of a PackedDataset with the page's transform, which gives the
+pixels that native threads give for the same (seed, epoch, index). Steps in Python draw from global
+generators: here these are seeded as a loader with `seed_by="sample"` seeds them, one draw at a time, since
+they belong to the process.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def transform_of(name: str) -> Any:
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise ArgumentError(
-            f"--transform {name!r}: give MODULE:NAME, as in train:transform, the transform in train.py of this folder"
+            f"--transform {name!r}: give MODULE:NAME, as in train:transform, the transform in "
+            "train.py of this folder"
         )
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -92,7 +95,8 @@ class SampleDraws:
         self._dataset = self._moving(transform if not isinstance(transform, tuple) else list(transform))
 
     def _moving(self, transform: Any) -> PackedDataset:
-        """The dataset with the transform: with all that lies in the image, or the image alone where the transform does not take more."""
+        """The dataset with the transform: with all that lies in the image, or the image alone where the
+        transform does not take more."""
         dataset = self._subject.dataset
         names = [
             name for name in dataset.fields if name == dataset.image_field or name in dataset.opened.spatial
@@ -115,7 +119,8 @@ class SampleDraws:
         ]
 
     def sample(self, index: int, seed: int, epoch: int) -> Any:
-        """The sample as the dataset makes it, a dict by field. Raises SampleError, and whatever steps in Python raise."""
+        """The sample as the dataset makes it, a dict by field. Raises SampleError, and whatever steps in
+        Python raise."""
         drawing = self._dataset.drawing(checked_seed(seed), checked_epoch(epoch))
         if not drawing.plan.python:
             return drawing[index]
@@ -124,9 +129,11 @@ class SampleDraws:
             return drawing[index]
 
     def document(self, index: int, seed: int, epoch: int, count: int) -> dict[str, Any]:
-        """The draws of epochs epoch .. epoch+count-1 for a page: `steps`, `note`, and for each a dict of `epoch` and `pictures`.
+        """The draws of epochs epoch .. epoch+count-1 for a page: `steps`, `note`, and for each a dict of
+        `epoch` and `pictures`.
 
-        Of a draw that fails there is `error`. A picture is {path, width, height, note}; the first has `layers` too.
+        Of a draw that fails there is `error`. A picture is {path, width, height, note}; the first has
+        `layers` too.
 
         Raises:
             ArgumentError: seed, epoch or count is out of range.

@@ -1,9 +1,11 @@
-"""Facts about a dataset: classes, and histograms of sizes, counts and numbers, from its columns; nothing is decoded.
+"""Facts about a dataset: classes, and histograms of sizes, counts and numbers, from its columns; nothing is
+decoded.
 
 NOTE [ view: what is sampled ]
-Columns are read whole for up to COLUMN_MOST samples: 8 bytes each. Of a larger dataset the facts are those of so many evenly spaced
-samples, and the page says so. Texts lie in records, with the images: of a dataset on a disk RECORDS evenly spaced records are read for
-them, of one in a bucket none. So do the classes of objects, which are read likewise where the manifest has not counted them.
+Columns are read whole for up to COLUMN_MOST samples: 8 bytes each. Of a larger dataset the facts are those of
+so many evenly spaced samples, and the page says so. Texts lie in records, with the images: of a dataset on a
+disk RECORDS evenly spaced records are read for them, of one in a bucket none. So do the classes of objects,
+which are read likewise where the manifest has not counted them.
 """
 
 from __future__ import annotations
@@ -42,11 +44,12 @@ class Facts:
         self._made: dict[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
-        """`sampled`: what was left out, in words; `classes`: [[name, label, number of samples], ...], most first; `classes_left`: how many
-        more there are; `objects`: the same of each field with the classes of objects, [{field, of, classes, left}]; and `charts`.
+        """`sampled`: what was left out, in words; `classes`: [[name, label, number of samples], ...], most
+        first; `classes_left`: how many more there are; `objects`: the same of each field with the classes of
+        objects, [{field, of, classes, left}]; and `charts`.
 
-        A chart is {title, name, bars}: `name` is the column of a condition, or ""; a bar is [text, number of samples, least, most], with
-        most None if the bar is of the one value least.
+        A chart is {title, name, bars}: `name` is the column of a condition, or ""; a bar is [text, number of
+        samples, least, most], with most None if the bar is of the one value least.
 
         Raises:
             DatasetError: a column is damaged.

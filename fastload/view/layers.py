@@ -4,7 +4,7 @@ A layer is a JSON object: `name` and `kind` of the field, `count` of its objects
 
 | form | content |
 |---|---|
-| "shapes" | `shapes`: of each object a list of closed lines, each [[x, y], ...]; `texts`: of each object a label, or "" |
+| "shapes" | `shapes`: of each object a list of closed lines, each [[x, y], ...]; `texts`: its label, or "" |
 | "points" | `points`: of each object [[x, y, visibility], ...]; `names` of the points, or [] |
 | "picture" | `picture`: the path of a transparent PNG |
 
@@ -38,7 +38,8 @@ def layers_of(
 
     Args:
         subject: the dataset.
-        values: values of fields by name, as the dataset delivers them; those of masks and instances are not looked at.
+        values: values of fields by name, as the dataset delivers them; those of masks and instances are not
+            looked at.
         picture: gives the path of the transparent PNG of a mask or of instances, by the name of its field.
         box_format: format of all boxes; "": as their fields have it.
     """

@@ -24,10 +24,12 @@ class Listing:
         self._found: Kept[Any] = Kept(_CONDITIONS)
 
     def indices(self, where: str) -> Any:
-        """Indices of the samples for which an SQL condition is true, ascending: an int64 array or a range; of all for "".
+        """Indices of the samples for which an SQL condition is true, ascending: an int64 array or a range; of
+        all for "".
 
         Raises:
-            ArgumentError: it is no condition; see PackedDataset.where(), which lets it read nothing but the dataset.
+            ArgumentError: it is no condition; see PackedDataset.where(), which lets it read nothing but the
+                dataset.
             SampleError: a record that it needs is damaged.
         """
         dataset = self._subject.dataset
@@ -62,7 +64,8 @@ class Listing:
         return {"total": len(found), "start": start, "rows": rows}
 
     def neighbours(self, where: str, index: int) -> tuple[int, int | None, int | None]:
-        """(position, index before, index after) of a sample among those of a condition; the position is where it would be."""
+        """(position, index before, index after) of a sample among those of a condition; the position is
+        where it would be."""
         found = self.indices(where)
         at = index if isinstance(found, range) else int(np.searchsorted(found, index))
         here = at < len(found) and int(found[at]) == index

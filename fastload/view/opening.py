@@ -17,7 +17,8 @@ def open_subject(
     timeout: float | None = None,
     name: str = "",
 ) -> Subject:
-    """Opens a packed dataset for its page; `PackedDataset` has the arguments. One in a bucket is read through the usual cache.
+    """Opens a packed dataset for its page; `PackedDataset` has the arguments. One in a bucket is read through
+    the usual cache.
 
     `name`: the path that the page shows, if it is another.
 

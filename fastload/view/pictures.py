@@ -1,4 +1,5 @@
-"""Pictures of stored samples: PNG files of images, reduced by the decoder itself, and transparent ones of masks and instances."""
+"""Pictures of stored samples: PNG files of images, reduced by the decoder itself, and transparent ones of
+masks and instances."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Pictures:
         return found
 
     def layer(self, index: int, name: str, side: int = SIDES[-1]) -> bytes:
-        """The transparent PNG of a mask or of instances, as large as the image, or reduced to be within `side` pixels, one of SIDES.
+        """The transparent PNG of a mask or of instances, as large as the image, or reduced to be within
+        `side` pixels, one of SIDES.
 
         Raises:
             ArgumentError: the field is neither, or there is no such side.
@@ -102,7 +104,8 @@ def _reduced(labels: npt.NDArray[Any], side: int) -> npt.NDArray[Any]:
 
 
 def _painted(masks: list[dict[str, Any]], height: int, width: int) -> npt.NDArray[np.uint16]:
-    """Numbers from 1 of the instances, (height, width), of COCO's run lengths; where several lie on a pixel, the smallest one's."""
+    """Numbers from 1 of the instances, (height, width), of COCO's run lengths; where several lie on a
+    pixel, the smallest one's."""
     runs = [counts_of(each, (height, width)) for each in masks[:OBJECTS_MOST]]
     flat = np.zeros(height * width, np.uint16)
     areas = [int(each[1::2].sum(dtype=np.int64)) for each in runs]

@@ -1,4 +1,5 @@
-"""PNG files of pixels and of labels: lossless, made with zlib alone, so that a page needs no library of pictures."""
+"""PNG files of pixels and of labels: lossless, made with zlib alone, so that a page needs no library of
+pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def png(pixels: Pixels) -> bytes:
 
 
 def label_png(labels: npt.NDArray[np.integer]) -> bytes:
-    """The PNG of labels (height, width) in the colours of `colour_of`; 0 is transparent, and 255 of 8-bit labels is grey."""
+    """The PNG of labels (height, width) in the colours of `colour_of`; 0 is transparent, and 255 of 8-bit
+    labels is grey."""
     height, width = labels.shape
     filtered = np.zeros((height, width + 1), np.uint8)
     filtered[:, 1:] = numbers_of(labels)

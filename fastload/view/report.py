@@ -1,4 +1,5 @@
-"""write_report(): a page as one file, which any browser opens without a server: pictures, facts and draws are in it."""
+"""write_report(): a page as one file, which any browser opens without a server: pictures, facts and draws
+are in it."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class _ReportSize:
 
 
 _FEW = 16
-"""Samples up to which a report has the finer form. With either form, one of usual photographs stays below 3 MB."""
+"""Samples up to which a report has the finer form. With either form, one of usual photographs stays below
+3 MB."""
 _FINE, _SMALL = _ReportSize(384, 4, 90, "4:4:4"), _ReportSize(320, 2, 70, "4:2:0")
 
 
@@ -55,8 +57,8 @@ def write_report(
     out: str | os.PathLike[str],
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> int:
-    """Writes the page of the first SAMPLES samples for which the settings' condition holds. A file that is there is replaced, once the
-    new one is whole.
+    """Writes the page of the first SAMPLES samples for which the settings' condition holds. A file that is
+    there is replaced, once the new one is whole.
 
     Args:
         subject: the dataset.
@@ -152,7 +154,8 @@ def _inline(content: bytes, kind: str) -> str:
 
 
 def _page(archive: bytes) -> bytes:
-    """page.html with its style, its script and the answers inside; its policy allows these alone, by their digests."""
+    """page.html with its style, its script and the answers inside; its policy allows these alone, by their
+    digests."""
     style, script = page_file("page.css"), page_file("page.js")
     own = f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
     policy = f"default-src 'none'; img-src data:; {own}; base-uri 'none'; form-action 'none'"
@@ -162,7 +165,8 @@ def _page(archive: bytes) -> bytes:
         (b'<link rel="icon" href="icon.svg">\n', b""),
         (
             b'<meta charset="utf-8">',
-            f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'.encode(),
+            b'<meta charset="utf-8">\n'
+            + f'<meta http-equiv="Content-Security-Policy" content="{policy}">'.encode(),
         ),
         (b'<link rel="stylesheet" href="page.css">', b"<style>" + style + b"</style>"),
         (b'<script src="page.js" defer></script>\n', b""),

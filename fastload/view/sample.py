@@ -1,4 +1,5 @@
-"""sample_document(): all that a dataset has of one sample: its fields, its layers, and facts about its record."""
+"""sample_document(): all that a dataset has of one sample: its fields, its layers, and facts about its
+record."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from fastload.view.subject import Subject
 
 
 def sample_document(subject: Subject, index: int) -> dict[str, Any]:
-    """A sample for a page: `index`, `label`, `size` [width, height], `images`, `layers`, `fields` and `facts`.
+    """A sample for a page: `index`, `label`, `size` [width, height], `images`, `layers`, `fields` and
+    `facts`.
 
-    Each image is {name, picture, width, height}, where `picture` is a path that `side=...` goes behind; each field is {name, kind, text},
-    and each fact [what, text].
+    Each image is {name, picture, width, height}, where `picture` is a path that `side=...` goes behind; each
+    field is {name, kind, text}, and each fact [what, text].
 
     Raises:
         SampleError: its record cannot be read.
@@ -44,7 +46,8 @@ def sample_document(subject: Subject, index: int) -> dict[str, Any]:
 
 
 def layers_document(subject: Subject, index: int, side: int) -> dict[str, Any]:
-    """`layers` of a sample alone, whose pictures are within `side` pixels. Raises SampleError if its record cannot be read."""
+    """`layers` of a sample alone, whose pictures are within `side` pixels. Raises SampleError if its
+    record cannot be read."""
     schema = subject.dataset.opened.reader.schema
     fields = [*filter(is_marked, schema), *object_labels(schema)]
     return {"layers": _layers(subject, index, _values(subject, index, fields), f"&side={side}")}
@@ -55,7 +58,8 @@ def _layers(subject: Subject, index: int, values: dict[str, Any], query: str = "
 
 
 def _values(subject: Subject, index: int, fields: Iterable[Field]) -> dict[str, Any]:
-    """Values of some of the sample's fields by name; of masks and instances none is read, and None stands in their place."""
+    """Values of some of the sample's fields by name; of masks and instances none is read, and None stands
+    in their place."""
     dataset, fields = subject.dataset, list(fields)
     stored = [field.name for field in fields if not field.is_column and not field.handler.has_pixels]
     values = dataset.stored_values(index, stored) if stored else {}

@@ -32,7 +32,8 @@ _NUMBER = re.compile(r"(\d{1,18})(?:\.png)?")
 
 
 def application(subject: Subject, pages: Pages, ends: Callable[[], bool] = lambda: False) -> App:
-    """The ASGI application of a page, for those whom the gate lets in. `ends`: returns True once the server is to end.
+    """The ASGI application of a page, for those whom the gate lets in. `ends`: returns True once the server
+    is to end.
 
     Raises:
         ArgumentError: Starlette is not installed.
@@ -49,7 +50,8 @@ def application(subject: Subject, pages: Pages, ends: Callable[[], bool] = lambd
 
 @contextlib.asynccontextmanager
 async def _running(ends: Callable[[], bool], _: Any) -> AsyncIterator[None]:
-    """Bounds the threads that make answers: pictures are decoded one at a time in any case, and compressed beside that."""
+    """Bounds the threads that make answers: pictures are decoded one at a time in any case, and compressed
+    beside that."""
     library("anyio.to_thread").current_default_thread_limiter().total_tokens = min(
         _THREADS_MOST, available_cpus() + 2
     )
@@ -60,7 +62,8 @@ async def _running(ends: Callable[[], bool], _: Any) -> AsyncIterator[None]:
 def _unless_closed(
     ends: Callable[[], bool], loop: asyncio.AbstractEventLoop, context: dict[str, Any]
 ) -> None:
-    """Reports an error of the event loop, but for that of a client who connects while the server closes its socket."""
+    """Reports an error of the event loop, but for that of a client who connects while the server closes
+    its socket."""
     error = context.get("exception")
     if not (ends() and isinstance(error, OSError) and error.errno == errno.EBADF):
         loop.default_exception_handler(context)
@@ -115,7 +118,8 @@ def _sentence(text: str, status: int) -> Any:
 
 
 class PageServer:
-    """A page's server in a thread of its own, while it is entered. It ends within about a second, whatever it is doing.
+    """A page's server in a thread of its own, while it is entered. It ends within about a second, whatever it
+    is doing.
 
     Attributes:
         port: the port.

@@ -1,4 +1,5 @@
-"""Subject: the packed dataset that a page shows, open for all threads of the server, with the settings of the page."""
+"""Subject: the packed dataset that a page shows, open for all threads of the server, with the settings of
+the page."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Subject:
         path: the folder or the URL, without secrets.
         dataset: the dataset, without a transform and with all its fields.
         settings: settings of the page.
-        bad: sentences of the samples that could not be shown, by index; at most BAD_MOST. Written under `lock`.
+        bad: sentences of the samples that could not be shown, by index; at most BAD_MOST. Written under
+            `lock`.
     """
 
     path: str

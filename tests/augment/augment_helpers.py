@@ -1,4 +1,5 @@
-"""What the tests of augmentation share: pictures, comparisons with a stated tolerance, and two goodness-of-fit tests."""
+"""What the tests of augmentation share: pictures, comparisons with a stated tolerance, and two
+goodness-of-fit tests."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def assert_frequencies(counts: npt.ArrayLike, chances: npt.ArrayLike) -> None:
     critical = degrees * (1 - 2 / (9 * degrees) + 3.0902 * math.sqrt(2 / (9 * degrees))) ** 3
     statistic = float(((seen - want) ** 2 / want).sum())
     assert statistic < critical, (
-        f"chi-square {statistic:.1f} over {degrees} degrees of freedom, more than {critical:.1f}: {seen} for {want}"
+        f"chi-square {statistic:.1f} over {degrees} degrees of freedom, more than {critical:.1f}: "
+        f"{seen} for {want}"
     )
 
 

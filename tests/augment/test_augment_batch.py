@@ -1,4 +1,5 @@
-"""AugmentBatch's rules: a sample's result depends on (seed, epoch, index) alone, nothing global is touched, bad input is named."""
+"""AugmentBatch's rules: a sample's result depends on (seed, epoch, index) alone, nothing global is
+touched, bad input is named."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ POOL = {dtype: batch(16, dtype) for dtype in DTYPES}
 def test_rows_do_not_depend_on_the_batch(
     ops: list[Any], picked: list[int], dtype: torch.dtype, seed: int, last: bool, data: Any
 ) -> None:
-    """aug(batch)[i] == aug(that sample alone), bit for bit, for any list of ops, any batch, dtype and memory format."""
+    """aug(batch)[i] == aug(that sample alone), bit for bit, for any list of ops, any batch, dtype and
+    memory format."""
     augment = A.AugmentBatch(ops)
     x = POOL[dtype][picked]
     x = x.contiguous(memory_format=torch.channels_last) if last else x
@@ -107,7 +109,8 @@ def test_chunks_change_no_pixel(chunk: int, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_dtype_format_and_input_are_kept(dtype: torch.dtype, memory_format: torch.memory_format) -> None:
-    """Every op, and all together, keep dtype and memory format, and leave the input as it was; floats stay in 0..1."""
+    """Every op, and all together, keep dtype and memory format, and leave the input as it was; floats stay
+    in 0..1."""
     x = batch(16, dtype).contiguous(memory_format=memory_format)
     before = x.clone()
     for ops in [*([op] for op in OPS), list(OPS)]:
@@ -124,7 +127,8 @@ def test_dtype_format_and_input_are_kept(dtype: torch.dtype, memory_format: torc
     "op", [*OPS[:15], A.RandAugment(1), A.TrivialAugmentWide()], ids=lambda op: type(op).__name__
 )
 def test_half_precision_is_float32_rounded(op: Any) -> None:
-    """One op on float16 comes out as on float32, within half a level, but for pixels at a threshold; float32 is what is computed in."""
+    """One op on float16 comes out as on float32, within half a level, but for pixels at a threshold;
+    float32 is what is computed in."""
     half = batch(16, torch.float16)
     got = A.AugmentBatch([op])(half, seed=SEED, epoch=EPOCH, indices=range(16))
     want = A.AugmentBatch([op])(half.float(), seed=SEED, epoch=EPOCH, indices=range(16))
@@ -132,7 +136,8 @@ def test_half_precision_is_float32_rounded(op: Any) -> None:
 
 
 def test_same_again_and_other_otherwise() -> None:
-    """The same seed, epoch and indices give the same pixels; another of any of them gives others; the op's place in the list counts."""
+    """The same seed, epoch and indices give the same pixels; another of any of them gives others; the op's
+    place in the list counts."""
     augment = A.AugmentBatch([A.RandAugment(), A.RandomErasing(1.0)])
     x = pictures(1, *SIZE).expand(8, -1, -1, -1)
 
@@ -261,7 +266,8 @@ def test_jitter_draws() -> None:
 
 
 def test_blur_rotation_and_affine_draws() -> None:
-    """Over 10,000 samples sigmas, angles and scales are uniform over their ranges; shifts are whole pixels within theirs."""
+    """Over 10,000 samples sigmas, angles and scales are uniform over their ranges; shifts are whole pixels
+    within theirs."""
     frame = Frame(DRAWS, 50, 80, False)
     blur, turn = A.GaussianBlur(3, (0.5, 2.5)), A.RandomRotation((-20, 40))
     assert_uniform((blur.plan(draws(DRAWS, blur.words), frame)[0].arrays["sigma"] - 0.5) / 2.0)
@@ -279,7 +285,8 @@ def test_blur_rotation_and_affine_draws() -> None:
 
 
 def test_erasing_draws() -> None:
-    """Over 10,000 samples boxes lie inside, have the area and ratio asked for, and are everywhere; a box that fits is found."""
+    """Over 10,000 samples boxes lie inside, have the area and ratio asked for, and are everywhere; a box
+    that fits is found."""
     spec = A.RandomErasing(1.0, (0.05, 0.2), (0.5, 2.0))
     fits, boxes = spec.boxes(draws(DRAWS, 44), 224, 200)
     assert fits.all()
@@ -318,7 +325,8 @@ import torch
 from fastload import augment as A
 from fastload.errors import FastloadError
 
-ops = [A.ColorJitter(0.4), A.RandomAffine(9), A.RandAugment(), A.TrivialAugmentWide(), A.AutoAugment(), A.RandomErasing(), A.RandomCrop(8)]
+ops = [A.ColorJitter(0.4), A.RandomAffine(9), A.RandAugment(), A.TrivialAugmentWide(), A.AutoAugment(),
+    A.RandomErasing(), A.RandomCrop(8)]
 A.AugmentBatch(ops)(torch.zeros((2, 3, 9, 9), dtype=torch.uint8), seed=0, epoch=0, indices=[0, 1])
 A.Seeded(torch.nn.Dropout())(torch.ones(3), seed=0, epoch=0, batch=0)
 try:
@@ -330,7 +338,8 @@ except ImportError as error:
 
 
 def test_without_kornia() -> None:
-    """Without Kornia all runs but GaussianBlur, which says what to install when it is made, as an ImportError and a FastloadError."""
+    """Without Kornia all runs but GaussianBlur, which says what to install when it is made, as an
+    ImportError and a FastloadError."""
     found = warm.run(WITHOUT_KORNIA)
     assert found.returncode == 0, found.stderr
     assert (
@@ -340,8 +349,8 @@ def test_without_kornia() -> None:
 
 
 def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Kornia a transform's steps are left to the device, but for a list with GaussianBlur, of which explain() says why; the batches
-    are made all the same."""
+    """Without Kornia a transform's steps are left to the device, but for a list with GaussianBlur, of which
+    explain() says why; the batches are made all the same."""
     monkeypatch.setitem(sys.modules, "kornia", None)
     monkeypatch.setattr(plan, "_missing_ops", plan._missing_ops.__wrapped__)
     told = []
@@ -358,7 +367,8 @@ def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_kernels_never_write_to_their_input() -> None:
-    """Kernels on float32, which need no conversion, leave their input alone, and never hand it or one value in many places out."""
+    """Kernels on float32, which need no conversion, leave their input alone, and never hand it or one
+    value in many places out."""
     x = batch(4, torch.float32)
     before = x.clone()
     ones = torch.full((4,), 0.3)
@@ -391,7 +401,8 @@ def test_kernels_never_write_to_their_input() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_no_trace_of_the_number_of_threads(dtype: torch.dtype) -> None:
-    """Large images have the same bits in one batch and one by one, with one thread and with several: also what needs an image's mean."""
+    """Large images have the same bits in one batch and one by one, with one thread and with several: also
+    what needs an image's mean."""
     noise = torch.randint(
         0, 256, (7, 3, 230, 220), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
     )

@@ -1,4 +1,5 @@
-"""RandAugment, TrivialAugmentWide and AutoAugment: torchvision's tables, torchvision's pixels, and the frequencies they promise."""
+"""RandAugment, TrivialAugmentWide and AutoAugment: torchvision's tables, torchvision's pixels, and the
+frequencies they promise."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def test_imagenet_policy() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("wide", [False, True])
 def test_every_op_at_every_bin_is_torchvisions(wide: bool, dtype: torch.dtype) -> None:
-    """A batch in which every row has an op, bin and sign of its own gives what torchvision gives for them: the tolerances of test_ops."""
+    """A batch in which every row has an op, bin and sign of its own gives what torchvision gives for them:
+    the tolerances of test_ops."""
     policy = v2.TrivialAugmentWide() if wide else v2.RandAugment()
     table = magnitude_table(WIDE if wide else NARROW, 31, 45, 52)
     cases = [
@@ -93,7 +95,8 @@ def test_every_op_at_every_bin_is_torchvisions(wide: bool, dtype: torch.dtype) -
 
 
 def test_randaugment_frequencies() -> None:
-    """Over 10,000 samples both slots choose each of 14 ops equally often and independently, at one magnitude of either sign."""
+    """Over 10,000 samples both slots choose each of 14 ops equally often and independently, at one
+    magnitude of either sign."""
     spec = A.RandAugment(2, 9)
     (first, one), (second, _) = spec.choices(draws(DRAWS, spec.words), 224, 224)
     for kinds in (first, second):

@@ -1,4 +1,5 @@
-"""Kornia's modules in AugmentBatch: parameters per sample from (seed, epoch, index), handed over by `params=`; no generator is touched."""
+"""Kornia's modules in AugmentBatch: parameters per sample from (seed, epoch, index), handed over by
+`params=`; no generator is touched."""
 
 from __future__ import annotations
 
@@ -83,8 +84,9 @@ def states() -> tuple[Any, ...]:
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
-    """The same (seed, epoch, index) gives the same pixels bit for bit whatever the batch's size and order, for every class that is taken,
-    and the global generators stand where they stood; the input is left alone."""
+    """The same (seed, epoch, index) gives the same pixels bit for bit whatever the batch's size and order,
+    for every class that is taken, and the global generators stand where they stood; the input is left
+    alone."""
     augment = A.AugmentBatch([module(name)])
     x = PICTURES if dtype == torch.uint8 else PICTURES / 255
     copy, before = x.clone(), states()
@@ -108,7 +110,8 @@ def test_rows_do_not_depend_on_the_batch(name: str, dtype: torch.dtype) -> None:
 
 
 def test_through_a_loader() -> None:
-    """A FastLoader's batches of four and of seven hold the same pixels, a list with ops of ours and of Kornia's."""
+    """A FastLoader's batches of four and of seven hold the same pixels, a list with ops of ours and of
+    Kornia's."""
     rows = TensorDataset(PICTURES, torch.arange(16))
 
     def epoch(batch_size: int) -> Tensor:
@@ -125,7 +128,8 @@ def test_through_a_loader() -> None:
 @pytest.mark.parametrize("name", ["RandomAffine", "ColorJitter"])
 @pytest.mark.parametrize(("rows", "height", "width"), [(61, 8, 9), (70, 61, 62), (4, 61, 8), (62, 62, 63)])
 def test_batches_as_long_as_something_else(name: str, rows: int, height: int, width: int) -> None:
-    """Also where the number of rows is the image's height or width, or that of a constant, none is taken for the other."""
+    """Also where the number of rows is the image's height or width, or that of a constant, none is taken
+    for the other."""
     x = pictures(4, height, width).repeat(18, 1, 1, 1)[:rows]
     augment = A.AugmentBatch([module(name)])
     together = augment(x, seed=SEED, epoch=EPOCH, indices=range(rows))
@@ -134,7 +138,8 @@ def test_batches_as_long_as_something_else(name: str, rows: int, height: int, wi
 
 
 def test_kornia_alone_does_the_same_with_these_parameters() -> None:
-    """What is done is Kornia's module with the parameters of the plan as `params=`, on the rows of the plan; the others stay."""
+    """What is done is Kornia's module with the parameters of the plan as `params=`, on the rows of the
+    plan; the others stay."""
     op = A.KorniaOp(module("RandomAffine"))
     x = PICTURES / 255
     got = A.AugmentBatch([op])(x, seed=SEED, epoch=EPOCH, indices=range(16))
@@ -158,8 +163,8 @@ def test_kornia_alone_does_the_same_with_these_parameters() -> None:
     ],
 )
 def test_other_draws_are_kornias_after_the_rows_seed(name: str) -> None:
-    """A module that draws a permutation, a normal field, or one value a batch does to a row what it does alone after torch.manual_seed of
-    the row's first two words."""
+    """A module that draws a permutation, a normal field, or one value a batch does to a row what it does
+    alone after torch.manual_seed of the row's first two words."""
     x = PICTURES / 255
     got = A.AugmentBatch([module(name)])(x, seed=SEED, epoch=EPOCH, indices=range(16))
     seeds = words(SEED, EPOCH, range(16), OP_STREAM, 2).astype(np.uint64)
@@ -170,7 +175,8 @@ def test_other_draws_are_kornias_after_the_rows_seed(name: str) -> None:
 
 
 def test_parameters_are_uniform() -> None:
-    """Over 10,000 samples the gate opens as often as p says, and what is drawn is uniform over its range and independent."""
+    """Over 10,000 samples the gate opens as often as p says, and what is drawn is uniform over its range
+    and independent."""
     op = A.KorniaOp(module("RandomAffine"))
     (step,) = op.plan(draws(DRAWS, op.words), Frame(DRAWS, 50, 80, True))
     assert_frequencies([len(step.rows), DRAWS - len(step.rows)], [P, 1 - P])
@@ -183,7 +189,8 @@ def test_parameters_are_uniform() -> None:
 
 
 def test_places_in_the_list_draw_apart() -> None:
-    """Two equal modules draw different numbers; others before them are not disturbed; a module and its KorniaOp are the same op."""
+    """Two equal modules draw different numbers; others before them are not disturbed; a module and its
+    KorniaOp are the same op."""
     turn = module("RandomRotation", 1.0)
     x = PICTURES / 255
     first, second = (
@@ -208,7 +215,8 @@ def test_places_in_the_list_draw_apart() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_dtype_and_format_are_kept(dtype: torch.dtype, memory_format: torch.memory_format) -> None:
-    """Whatever the batch is in, Kornia sees float32 in 0..1, and the result is as the batch was; identity is exact."""
+    """Whatever the batch is in, Kornia sees float32 in 0..1, and the result is as the batch was; identity
+    is exact."""
     x = (PICTURES if dtype == torch.uint8 else (PICTURES / 255).to(dtype)).contiguous(
         memory_format=memory_format
     )
@@ -240,7 +248,8 @@ class Subclass(K.RandomAffine):  # type: ignore[misc]
     ],
 )
 def test_modules_that_are_of_batches_are_refused(make: Callable[[], Any]) -> None:
-    """What draws or acts once per batch, or may have other code, is named, with the way that there is for it."""
+    """What draws or acts once per batch, or may have other code, is named, with the way that there is for
+    it."""
     given = make()
     with pytest.raises(TransformError, match=f"(?s){type(given).__name__}.*batch_transform") as caught:
         A.AugmentBatch([given])
@@ -259,7 +268,8 @@ def test_modules_that_are_of_batches_are_refused(make: Callable[[], Any]) -> Non
     ],
 )
 def test_a_trial_finds_draws_from_global_generators(draw: Callable[[], Any], said: str) -> None:
-    """A module that draws its parameters where the loop draws its numbers is refused when the op is made, and the trial leaves no trace."""
+    """A module that draws its parameters where the loop draws its numbers is refused when the op is made,
+    and the trial leaves no trace."""
     gamma = module("RandomGamma")
     own = gamma.generate_parameters
     gamma.generate_parameters = lambda shape: {**own(shape), "gain": torch.full(shape[:1], 1 + float(draw()))}
@@ -270,7 +280,8 @@ def test_a_trial_finds_draws_from_global_generators(draw: Callable[[], Any], sai
 
 
 def test_the_op_has_a_module_of_its_own() -> None:
-    """What the user does to a module afterwards, such as moving it to where its draws would be of a device, changes no pixel."""
+    """What the user does to a module afterwards, such as moving it to where its draws would be of a
+    device, changes no pixel."""
     gamma = module("RandomGamma")
     augment = A.AugmentBatch([gamma])
     before = augment(PICTURES, seed=SEED, epoch=EPOCH, indices=range(16))
@@ -282,7 +293,8 @@ def test_the_op_has_a_module_of_its_own() -> None:
 
 
 def test_bytes_hold_no_normalised_values() -> None:
-    """Normalize of bytes is an error that says what to do, not a batch of clipped values; floats are as Kornia alone makes them."""
+    """Normalize of bytes is an error that says what to do, not a batch of clipped values; floats are as
+    Kornia alone makes them."""
     normalize = module("Normalize")
     with pytest.raises(TransformError, match="ToFloat"):
         A.AugmentBatch([normalize])(PICTURES, seed=SEED, epoch=EPOCH, indices=range(16))

@@ -1,7 +1,7 @@
 """What runs on a device, as far as it can be shown without one.
 
-No op reads a value back: the meta device has none to give, and raises where one is asked for. And where ops go another way on a device
-than on the CPU, the other way gives the same pixels: the CPU can go it, too.
+No op reads a value back: the meta device has none to give, and raises where one is asked for. And where ops
+go another way on a device than on the CPU, the other way gives the same pixels: the CPU can go it, too.
 """
 
 from __future__ import annotations

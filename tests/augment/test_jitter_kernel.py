@@ -1,4 +1,5 @@
-"""The jitter's kernel for GPUs, without one: in Triton's interpreter, on the CPU, and as what its compiler makes for an H100 or H200."""
+"""The jitter's kernel for GPUs, without one: in Triton's interpreter, on the CPU, and as what its compiler
+makes for an H100 or H200."""
 
 from __future__ import annotations
 
@@ -23,12 +24,14 @@ from fastload import augment as A
 from fastload.augment import batch, jitter_kernel
 
 jitter_kernel.prove(torch.device("cpu"))
-ops = [A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.ColorJitter(0.8, 0.9, 1.5, 0.5, p=0.7), A.ColorJitter(0.4, 0, 0.4)]
+ops = [A.ColorJitter(0.4, 0.4, 0.4, 0.1), A.ColorJitter(0.8, 0.9, 1.5, 0.5, p=0.7), A.ColorJitter(0.4, 0,
+    0.4)]
 first, last = torch.contiguous_format, torch.channels_last
 kinds = (torch.uint8, first), (torch.uint8, last), (torch.float16, last), (torch.float32, first)
 key = {"seed": 5, "epoch": 1, "indices": range(12)}
 grouped = batch.Frame
-pairs = [(ops[0], kind) for kind in kinds] + [(ops[1], kind) for kind in kinds[::2]] + [(ops[2], kind) for kind in kinds[1::2]]
+pairs = [(ops[0], kind) for kind in kinds] + [(ops[1], kind) for kind in kinds[::2]] + [(ops[2],
+    kind) for kind in kinds[1::2]]
 for op, (dtype, form) in pairs:
     x = pictures(12, 37, 41)
     x = (x if dtype == torch.uint8 else (x / 255).to(dtype)).contiguous(memory_format=form)
@@ -53,14 +56,17 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from fastload.augment import jitter_kernel
 
-for name, dtype, last in ("_sums", "u8", True), ("_sums", "bf16", False), ("_apply", "u8", True), ("_apply", "bf16", False):
+for name, dtype, last in ("_sums", "u8", True), ("_sums", "bf16", False), ("_apply", "u8", True), ("_apply",
+    "bf16", False):
     kernel = getattr(jitter_kernel, name)
     values = {"WHOLE": dtype == "u8", "LAST": last, "PIXELS": jitter_kernel.PIXELS}
-    kinds = {"source": "*" + dtype, "out": "*" + dtype, "codes": "*i32", "factors": "*fp32", "sums": "*fp64", "means": "*fp32"}
+    kinds = {"source": "*" + dtype, "out": "*" + dtype, "codes": "*i32", "factors": "*fp32", "sums": "*fp64",
+        "means": "*fp32"}
     kinds |= {"plane": "i32", "white": "fp32"}
     signature = {each: "constexpr" if each in values else kinds[each] for each in kernel.arg_names}
     constants = {(at,): values[each] for at, each in enumerate(kernel.arg_names) if each in values}
-    made = compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 90, 32), options={"enable_fp_fusion": False})
+    made = compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 90, 32),
+        options={"enable_fp_fusion": False})
     assert made.asm["cubin"]
     assert ".local" not in made.asm["ptx"], "registers are spilled"
 print("made")
@@ -79,7 +85,8 @@ def run(program: str, interpret: bool) -> str:
 @pytest.mark.long
 @fuses
 def test_the_same_pixels() -> None:
-    """Op by op on the CPU or at once: bytes and float16 equal, float32 but for the order in which the mean is added up."""
+    """Op by op on the CPU or at once: bytes and float16 equal, float32 but for the order in which the mean
+    is added up."""
     assert run(INTERPRETED, True).split() == ["same"]
 
 

@@ -1,4 +1,5 @@
-"""Masks, boxes and keypoints beside Kornia's modules: as its own AugmentationSequential moves them with the parameters that were drawn."""
+"""Masks, boxes and keypoints beside Kornia's modules: as its own AugmentationSequential moves them with
+the parameters that were drawn."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ MOVING = [name for name, traits in ROWWISE.items() if traits.moves]
 
 
 def kornias(op: A.KorniaOp, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Values by data key after Kornia's own sequence, with the parameters that the op draws: those of the rows that it changes."""
+    """Values by data key after Kornia's own sequence, with the parameters that the op draws: those of the
+    rows that it changes."""
     sequence = K.AugmentationSequential(op.module, data_keys=["input"])
     (name, _), *_ = sequence.named_children()
     (step,) = op.plan(draws(ROWS, op.words), Frame(ROWS, HEIGHT, WIDTH, True))
@@ -48,8 +50,8 @@ def kornias(op: A.KorniaOp, values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("name", [name for name in MOVING if len(ROWWISE[name].objects) == 3])
 def test_all_kinds_as_kornia_moves_them(name: str) -> None:
-    """Masks equal, boxes in both formats and keypoints to 1e-3 of a pixel; rows that the module leaves alone stay; images are those that
-    come without objects."""
+    """Masks equal, boxes in both formats and keypoints to 1e-3 of a pixel; rows that the module leaves alone
+    stay; images are those that come without objects."""
     op = A.KorniaOp(module(name))
     x = IMAGES / 255
     kinds = {"masks": MASKS, "boxes": {"wide": XYXY, "tall": XYWH}, "keypoints": POINTS}
@@ -77,7 +79,8 @@ def test_all_kinds_as_kornia_moves_them(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:Default grid_sample")
 def test_masks_of_an_elastic_transform() -> None:
-    """Kornia's elastic transform moves masks, sample by sample whatever the batch; boxes and keypoints it would leave behind."""
+    """Kornia's elastic transform moves masks, sample by sample whatever the batch; boxes and keypoints it
+    would leave behind."""
     augment = A.AugmentBatch([K.RandomElasticTransform((9, 9), (3.0, 3.0), (9.0, 9.0), p=0.6)])
     out = augment(IMAGES, **KEY, masks=MASKS).masks
     want = kornias(augment.ops[0], {"input": IMAGES / 255, "mask": MASKS[:, None]})
@@ -99,8 +102,8 @@ def test_what_kornia_would_leave_behind_is_refused(name: str) -> None:
 
 
 def test_gaps_of_masks_have_the_fill() -> None:
-    """mask_fill labels what comes from outside of the image, in place of the colour with which the module fills images; labels up to 2**24
-    stay exact, and samples may have any number of masks."""
+    """mask_fill labels what comes from outside of the image, in place of the colour with which the module
+    fills images; labels up to 2**24 stay exact, and samples may have any number of masks."""
     shift = K.RandomAffine(0.0, (0.3, 0.3), p=1.0)
     crop = K.RandomCrop((48, 50), (10, 10), fill=0.5)
     for op in (shift, crop):
@@ -126,7 +129,8 @@ def test_a_visibility_stays_with_its_point() -> None:
 
 
 def test_objects_through_a_mixed_list() -> None:
-    """Ops of ours and of Kornia's move the same objects one after the other, also where one changes the size."""
+    """Ops of ours and of Kornia's move the same objects one after the other, also where one changes the
+    size."""
     ops = [A.RandomHorizontalFlip(1), K.RandomCrop((30, 32)), K.RandomVerticalFlip(p=1.0), A.RandomCrop(24)]
     out = A.AugmentBatch(ops)(IMAGES, **KEY, masks=IMAGES[:, 0], boxes=XYWH, box_format="xywh")
     assert torch.equal(out.masks, out.images[:, 0])
@@ -142,7 +146,8 @@ def test_objects_through_a_mixed_list() -> None:
 
 
 def test_erased_masks() -> None:
-    """Kornia erases masks with their images where data keys name them; RandomErasing by itself leaves them alone, as ours does."""
+    """Kornia erases masks with their images where data keys name them; RandomErasing by itself leaves them
+    alone, as ours does."""
     alone = A.AugmentBatch([A.KorniaOp(module("RandomErasing", 1.0))])
     named = A.AugmentBatch(
         [A.KorniaOp(module("RandomErasing", 1.0), data_keys=["input", "mask"])], mask_fill=255
@@ -181,7 +186,8 @@ def test_erased_masks() -> None:
     ],
 )
 def test_data_keys_that_contradict_the_batch(keys: list[str], given: dict[str, Any], said: str) -> None:
-    """A key without objects, objects without a key that would be left behind, and another format are named with what to write."""
+    """A key without objects, objects without a key that would be left behind, and another format are named
+    with what to write."""
     augment = A.AugmentBatch([A.KorniaOp(module("RandomRotation"), data_keys=keys)])
     with pytest.raises(ArgumentError, match=re.escape(said)):
         augment(IMAGES, **KEY, **given)

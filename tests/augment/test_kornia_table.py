@@ -1,4 +1,5 @@
-"""The table of Kornia's augmentations in docs/reference/augment.md says of each class of the installed Kornia how it runs."""
+"""The table of Kornia's augmentations in docs/reference/augment.md says of each class of the installed
+Kornia how it runs."""
 
 from __future__ import annotations
 
@@ -38,9 +39,10 @@ def runs(name: str) -> str:
         op = A.KorniaOp(module(name) if name in ROWWISE else getattr(K, name)())
     except NotPerSample as error:
         return f"the whole batch: {error.clause.partition(': ')[2]}"
-    together: Any = lambda way: drawing._together(
-        op.module, np.arange(2, dtype=np.uint64), Frame(2, 64, 64, True), way
-    )  # noqa: E731
+
+    def together(way: Any) -> Any:
+        return drawing._together(op.module, np.arange(2, dtype=np.uint64), Frame(2, 64, 64, True), way)
+
     shared = ROWWISE[name].shared
     at_once = not shared and any(
         together(way) is not None for way in (drawing._RowsOfWords, drawing._RowsOfGenerators)

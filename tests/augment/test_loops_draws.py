@@ -61,8 +61,8 @@ def epoch(packed: Path, prefetch: int) -> tuple[torch.Tensor, list[float], int]:
 
 
 def test_the_loop_draws_as_without_a_loader(packed: Path) -> None:
-    """Numbers that the loop draws from torch, random and NumPy are those that it draws with no loader at all, and the pixels those of a
-    loader that works in the loop's thread."""
+    """Numbers that the loop draws from torch, random and NumPy are those that it draws with no loader at all,
+    and the pixels those of a loader that works in the loop's thread."""
     pixels, numbers, batches = epoch(packed, prefetch=3)
     seed()
     assert numbers == [value for _ in range(batches) for value in drawn()]

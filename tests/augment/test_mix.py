@@ -74,7 +74,8 @@ def test_cutmix_is_torchvisions() -> None:
 
 @pytest.mark.parametrize("mix", MIXES, ids=repr)
 def test_reproducible_per_batch(mix: Any) -> None:
-    """The same indices in the same order mix the same; other indices, another order, epoch or seed otherwise."""
+    """The same indices in the same order mix the same; other indices, another order, epoch or seed
+    otherwise."""
     x = pictures(8) / 255
     first = mix(x, LABELS, **KEY, indices=range(8))
     again = mix(x, LABELS, **KEY, indices=np.arange(8))
@@ -108,7 +109,8 @@ def test_form_and_input_are_kept(mix: Any) -> None:
 
 
 def test_draws_over_batches() -> None:
-    """Over 3,000 batches the share of MixUp is Beta(1, 1), CutMix's centres are everywhere, and a choice follows its weights."""
+    """Over 3,000 batches the share of MixUp is Beta(1, 1), CutMix's centres are everywhere, and a choice
+    follows its weights."""
     batches = [range(i, i + 4) for i in range(3000)]
     assert_uniform([A.MixUp(1.0).share(**KEY, indices=b) for b in batches])
     boxes = np.array([A.CutMix(1.0).box(**KEY, indices=b, height=64, width=64) for b in batches])

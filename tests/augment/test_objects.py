@@ -1,7 +1,8 @@
-"""Masks, boxes and keypoints move with the images: as torchvision.transforms.v2.functional moves them at the parameters that were drawn.
+"""Masks, boxes and keypoints move with the images: as torchvision.transforms.v2.functional moves them at the
+parameters that were drawn.
 
-Boxes and keypoints within 1e-4 of torchvision's in float64. Masks equal; but where a rotated pixel's place in the image is half-way between
-two, to 1e-3 of a pixel, either of them.
+Boxes and keypoints within 1e-4 of torchvision's in float64. Masks equal; but where a rotated pixel's place in
+the image is half-way between two, to 1e-3 of a pixel, either of them.
 """
 
 from __future__ import annotations
@@ -193,7 +194,8 @@ def test_boxes(op: Any, form: str) -> None:
     "op", [each for name, each in OPS.items() if "Augment" not in name], ids=lambda op: type(op).__name__
 )
 def test_boxes_of_whole_numbers(op: Any, form: str, dtype: torch.dtype) -> None:
-    """Equal to torchvision's; a rotated corner that is a whole number but for rounding may be truncated to the one below."""
+    """Equal to torchvision's; a rotated corner that is a whole number but for rounding may be truncated to
+    the one below."""
     rng = np.random.default_rng(5)
     boxes, images = [random_boxes(rng, 8, form, dtype) for _ in range(32)], blank(32)
     out = A.AugmentBatch([op])(images, **KEY, indices=range(32), boxes=boxes, box_format=form).boxes
@@ -209,7 +211,8 @@ def test_boxes_of_whole_numbers(op: Any, form: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 def test_keypoints(op: Any, dtype: torch.dtype) -> None:
-    """x and y of every op, inside the image and outside; visibility stays, and so do points of visibility 0."""
+    """x and y of every op, inside the image and outside; visibility stays, and so do points of visibility
+    0."""
     rng = np.random.default_rng(4)
     images = blank(32)
     points = torch.from_numpy(rng.uniform(-20, 70, (32, 3, 5, 3))).to(dtype)
@@ -246,7 +249,8 @@ def test_masks(op: Any, dtype: torch.dtype) -> None:
 
 
 def test_masks_follow_the_images() -> None:
-    """The image's own pixels as a mask: after ops that resample by the nearest pixel, in any order, still the image's pixels."""
+    """The image's own pixels as a mask: after ops that resample by the nearest pixel, in any order, still
+    the image's pixels."""
     images = pictures(40)
     ops = [
         A.RandomHorizontalFlip(),
@@ -264,7 +268,8 @@ def test_masks_follow_the_images() -> None:
 
 @pytest.mark.parametrize("shape", ["list", "padded", "flat", "tensor"])
 def test_every_form_is_the_same(shape: str) -> None:
-    """A sample's boxes move alike in a list, Padded, Flat and (B, N, 4); what fills them up stays as it was."""
+    """A sample's boxes move alike in a list, Padded, Flat and (B, N, 4); what fills them up stays as it
+    was."""
     rng = np.random.default_rng(8)
     ops = A.AugmentBatch([OPS["hflip"], OPS["affine"], OPS["padded crop"]])
     lengths = [5] * 16 if shape == "tensor" else [int(n) for n in rng.integers(0, 6, 15)] + [0]
@@ -325,7 +330,8 @@ def test_every_form_of_masks_is_the_same(fill: int) -> None:
 )
 @settings(max_examples=40)
 def test_any_numbers_of_objects(ops: list[Any], lengths: list[int], seed: int) -> None:
-    """No objects, a thousand, no samples: the images are those without objects, cropped boxes lie inside them, no object is lost."""
+    """No objects, a thousand, no samples: the images are those without objects, cropped boxes lie inside
+    them, no object is lost."""
     rng = np.random.default_rng(seed)
     ops = [op for op in ops if not (isinstance(op, A.RandomCrop) and not op.pad_if_needed)]
     images, count = pictures(max(len(lengths), 1), HEIGHT, WIDTH)[: len(lengths)], len(lengths)

@@ -3,10 +3,11 @@
 Tolerances, in levels of 0..255, uint8 / float32:
     flips, crop, erasing, grayscale, solarize, posterize, autocontrast, equalize, invert    0 / 0.01
     brightness, contrast, saturation, sharpness                                             1 / 0.01
-    hue and colour jitter                                                                   1 / 0.01, see assert_jitter
-    gaussian blur                                                                           1 / 0.01
-    affine and rotation, bilinear                                                           1 / 0.5, but for 0.1% of the pixels
-    affine and rotation, nearest     equal but for 0.5% of the pixels, which lie half-way between two
+    hue and colour jitter                                                                   1 / 0.01, see
+    assert_jitter gaussian blur                                                                           1 /
+    0.01 affine and rotation, bilinear                                                           1 / 0.5, but
+    for 0.1% of the pixels affine and rotation, nearest     equal but for 0.5% of the pixels, which lie
+    half-way between two
 """
 
 from __future__ import annotations
@@ -138,8 +139,9 @@ def torchvision_jitter(x: Tensor, factors: np.ndarray, order: np.ndarray) -> Ten
 
 
 def assert_jitter(got: Tensor, want: Tensor) -> None:
-    """Floats within 0.01 level. Bytes: one level off in one op becomes as many as later factors make of it, and hue turns grey pixels
-    (of which one level is their whole colour) by more: 99% within 1 level, all within 8."""
+    """Floats within 0.01 level. Bytes: one level off in one op becomes as many as later factors make of it,
+    and hue turns grey pixels (of which one level is their whole colour) by more: 99% within 1 level, all
+    within 8."""
     if got.dtype != torch.uint8:
         assert_levels(got, want, 0.01)
     else:
@@ -179,9 +181,11 @@ SHEARS = st.floats(-60, 60)
 def test_affine(
     angle: float, shift_x: int, shift_y: int, scale: float, shear_x: float, shear_y: float, mode: str
 ) -> None:
-    """The affine kernel under our matrix is torchvision's affine() with those parameters, filled with the same colour.
+    """The affine kernel under our matrix is torchvision's affine() with those parameters, filled with the
+    same colour.
 
-    Not compared: where a bilinear sample is partly outside. There torchvision weights the picture by its share twice, and ours once.
+    Not compared: where a bilinear sample is partly outside. There torchvision weights the picture by its
+    share twice, and ours once.
     """
     x = pictures(1)
     matrix = torch.from_numpy(

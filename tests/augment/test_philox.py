@@ -1,4 +1,5 @@
-"""The batch generator gives the native generator's words, and what is made of them has the distribution it claims."""
+"""The batch generator gives the native generator's words, and what is made of them has the distribution it
+claims."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ WANT = st.tuples(st.integers(0, 0xFFFF), st.integers(0, 30))
 def test_native_rows_are_native_words(
     seed: int, epoch: int, indices: list[int], wants: list[tuple[int, int]]
 ) -> None:
-    """random_rows() is random_words() of every index and stream, side by side; also of no index, no stream, no word, and wrapped keys."""
+    """random_rows() is random_words() of every index and stream, side by side; also of no index, no
+    stream, no word, and wrapped keys."""
     got = core.random_rows(seed, epoch, np.array(indices, np.uint64), wants)
     assert got.dtype == np.uint32
     assert got.shape == (len(indices), sum(count for _, count in wants))
@@ -83,7 +85,8 @@ def test_words_are_the_papers(seed: int, epoch: int, index: int, stream: int, co
 
 
 def test_native_rows_to_the_end_of_a_stream() -> None:
-    """The longest stream's last block is the paper's Philox at the last counter, and shares no word's counter with the next stream."""
+    """The longest stream's last block is the paper's Philox at the last counter, and shares no word's
+    counter with the next stream."""
     got = core.random_rows(5, 6, np.array([7], np.uint64), [(3, 1 << 18)])[0]
     assert got[-4:].tolist() == paper_philox([7, 0, 6, 3 << 16 | 0xFFFF], [5, 0])
 
@@ -156,7 +159,8 @@ def test_beta(alpha: float, cdf: object) -> None:
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.1, 0.2, 0.8, 8.0])
 def test_beta_moments(alpha: float) -> None:
-    """Mean 1/2 and variance 1 / (8 alpha + 4) within four of their own standard errors; never outside [0, 1], never NaN."""
+    """Mean 1/2 and variance 1 / (8 alpha + 4) within four of their own standard errors; never outside [0,
+    1], never NaN."""
     values = philox.beta(draws(DRAWS, philox.BETA_WORDS), alpha)
     assert ((values >= 0) & (values <= 1)).all()
     variance = 1 / (8 * alpha + 4)

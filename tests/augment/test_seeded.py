@@ -1,4 +1,5 @@
-"""Seeded: Kornia's own sequences, modules and functions become functions of (seed, epoch, batch), and leave no trace."""
+"""Seeded: Kornia's own sequences, modules and functions become functions of (seed, epoch, batch), and
+leave no trace."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ def doubled(batch: Any) -> Any:
     "batch", [[ONE], (ONE,), Pair(ONE, "a"), Rows([ONE]), {"a": ONE}], ids=lambda batch: type(batch).__name__
 )
 def test_types_are_kept(batch: Any) -> None:
-    """Lists, tuples, named tuples, what derives from them, and dicts come back as what they were, with other tensors."""
+    """Lists, tuples, named tuples, what derives from them, and dicts come back as what they were, with
+    other tensors."""
     changed = doubled(batch)
     assert type(changed) is type(batch)
     assert len(changed) == len(batch)
@@ -124,7 +125,8 @@ class Recorded(New):
 
 
 def test_to_device() -> None:
-    """Every tensor is moved, and every object that moves itself, whether its `to` returns something or takes non_blocking or not."""
+    """Every tensor is moved, and every object that moves itself, whether its `to` returns something or
+    takes non_blocking or not."""
     batch = [Pair(ONE, [TWO]), UserDict(a=ONE), {"new": New(), "in place": InPlace()}]
     moved = to_device(batch, META)
     assert {tensor.device.type for tensor in tensors_of(moved)} == {"meta"}
@@ -140,7 +142,8 @@ def test_a_packed_sequence_keeps_its_sizes_on_the_host() -> None:
 
 
 def test_closed_objects_can_be_left() -> None:
-    """Objects that move themselves and do not say which streams use them stay where they are if the caller moves them later."""
+    """Objects that move themselves and do not say which streams use them stay where they are if the caller
+    moves them later."""
     left = to_device([New(), Recorded(), ONE], META, closed=False)
     assert [left[0].x.device.type, left[1].x.device.type, left[2].device.type] == ["cpu", "meta", "meta"]
     assert [is_closed(each) for each in (New(), Recorded(), ONE, UserDict(), 3)] == [

@@ -60,7 +60,8 @@ def document(**changes: object) -> harness.Json:
 
 
 def test_sentence_prefers_pillow() -> None:
-    """The headline is against Pillow where that ran, else against the packed data under torch, else says why not."""
+    """The headline is against Pillow where that ran, else against the packed data under torch, else says
+    why not."""
     assert report.sentence(document(ratios={"packed": 1.24, "pillow": 2.96})).startswith(
         "fastload is 3.0x torch"
     )
@@ -78,7 +79,8 @@ def test_table_shows_the_reason_of_an_absent_row(capsys: pytest.CaptureFixture[s
 
 
 def test_the_table_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    """Large numbers in every column, on a terminal of 80 columns: nothing is cut, and a column without a number is not shown."""
+    """Large numbers in every column, on a terminal of 80 columns: nothing is cut, and a column without a
+    number is not shown."""
     from rich.console import Console
 
     (ours, _) = document()["loaders"]
@@ -133,8 +135,8 @@ def test_command_does_not_import_torch() -> None:
 def test_bench_prints_the_table_and_writes_json_png_and_a_trace(
     photo_folder: Path, packed: Path, tmp_path: Path
 ) -> None:
-    """One real run: four loaders, each with every column, a ratio, a JSON of the schema, a PNG that opens. The trace is of one more epoch
-    of fastload, after what is measured, with all its steps."""
+    """One real run: four loaders, each with every column, a ratio, a JSON of the schema, a PNG that opens.
+    The trace is of one more epoch of fastload, after what is measured, with all its steps."""
     app = typer.Typer()
     app.command()(bench)
     out, image, trace = tmp_path / "r.json", tmp_path / "r.png", tmp_path / "run.json"

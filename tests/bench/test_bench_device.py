@@ -37,6 +37,5 @@ def test_every_part_is_measured(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for line in ("fused", "RandAugment(2, 9)", "ResNet-50 step, fed", "FastLoader, 2 workers", "targets"):
         assert line in done.stdout
-    assert (
-        done.stdout.count("not measured") <= 1
-    )  # torch's DataLoader, where torchvision is not for this torch
+    # torch's DataLoader, where torchvision is not for this torch.
+    assert done.stdout.count("not measured") <= 1

@@ -1,4 +1,5 @@
-"""The simulation of cores in benchmarks: never above a part's own limit, near the closed form where one part decides, and monotone."""
+"""The simulation of cores in benchmarks: never above a part's own limit, near the closed form where one
+part decides, and monotone."""
 
 from __future__ import annotations
 
@@ -48,9 +49,8 @@ def test_never_above_a_limit(model: Any, given_: dict[str, Any]) -> None:
     machine = model.Machine(**given_)
     found = model.rate(machine, 200)
     for part, bound in machine.bounds().items():
-        slack = (
-            1.05 if part != "cores" or machine.cores > 1 else 1.1
-        )  # of the batches in flight at both ends of the run
+        # Of the batches in flight at both ends of the run.
+        slack = 1.05 if part != "cores" or machine.cores > 1 else 1.1
         assert found <= bound * slack, part
 
 
@@ -93,7 +93,8 @@ def test_more_cores_are_never_slower(model: Any) -> None:
 @settings(max_examples=30)
 @given(given_=MACHINES, part=st.sampled_from(["loop_s", "row_s", "lock_s", "line_s", "row_bytes"]))
 def test_a_slower_part_is_never_faster(model: Any, given_: dict[str, Any], part: str) -> None:
-    """The closed form falls, or stays, as any part takes longer; but for the lock, whose turns are shorter where rows are slow."""
+    """The closed form falls, or stays, as any part takes longer; but for the lock, whose turns are shorter
+    where rows are slow."""
     machine = model.Machine(**given_)
     slower = dataclasses.replace(machine, **{part: given_[part] * 2})
     for name, bound in machine.bounds().items():

@@ -21,7 +21,8 @@ def row(name: str, *rates: float | None) -> harness.Measured:
 
 
 def test_ratio_pairs_the_turns_of_a_round() -> None:
-    """A machine that halves its speed after round one leaves the ratio alone; a ratio of medians would not."""
+    """A machine that halves its speed after round one leaves the ratio alone; a ratio of medians would
+    not."""
     assert harness.ratio(row("a", 200, 100, 100), row("b", 100, 50, 20)) == 2.0
     assert harness.ratio(row("a", 200.0, None), row("b", None, 50.0)) is None
     assert harness.ratio(row("a"), row("b", 1.0)) is None
@@ -44,7 +45,8 @@ def test_interleave_goes_round_by_round() -> None:
 
 
 def test_interleave_drops_a_turn_that_cannot_run() -> None:
-    """The row keeps its reason and no numbers, even from rounds that worked; it is not tried again; others go on."""
+    """The row keeps its reason and no numbers, even from rounds that worked; it is not tried again; others
+    go on."""
     tried: list[int] = []
 
     def flaky(number: int) -> harness.Json:
@@ -88,7 +90,8 @@ def test_spec_survives_its_trip_to_the_child() -> None:
     "wrong", [{"batch_size": 0}, {"workers": 0}, {"images": 63}, {"limit": 10}, {"kind": "ffcv"}]
 )
 def test_spec_refuses_what_cannot_run(wrong: dict[str, object]) -> None:
-    """A setting out of range, or fewer images than one batch, is an ArgumentError before any process starts."""
+    """A setting out of range, or fewer images than one batch, is an ArgumentError before any process
+    starts."""
     with pytest.raises(ArgumentError):
         TurnSpec(**{"kind": "fastload", "source": "x", "images": 64, **wrong})  # type: ignore[arg-type]
 

@@ -1,4 +1,5 @@
-"""The simulation of hosts in benchmarks: what must be conserved is, and where the closed form is exact both agree."""
+"""The simulation of hosts in benchmarks: what must be conserved is, and where the closed form is exact
+both agree."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def small(model: Any, **given: Any) -> Any:
 @pytest.mark.parametrize("order", ["shuffle", "huge", "window"])
 @pytest.mark.parametrize("cache", [0.0, 0.2, 0.5, 1.0])
 def test_every_byte_once(model: Any, order: str, cache: float) -> None:
-    """In each epoch each sample that its host has not cached is fetched once, in no more bytes a request than ranges have."""
+    """In each epoch each sample that its host has not cached is fetched once, in no more bytes a request
+    than ranges have."""
     s = small(model, order=order, cache=cache)
     simulation = model.Simulation(s)
     room = int(cache * simulation.count)
@@ -77,7 +79,8 @@ def test_one_host_with_room_reads_once(model: Any, order: str) -> None:
 
 @pytest.mark.parametrize(("cache", "fetched"), [(1 / 3, 0.0), (1 / 6, 0.5), (0.0, 1.0)])
 def test_hosts_that_keep_their_blocks(model: Any, closed: Any, cache: float, fetched: float) -> None:
-    """A cache for a host's part saves all of the later epochs, one for half of it half of them, as the closed form says."""
+    """A cache for a host's part saves all of the later epochs, one for half of it half of them, as the
+    closed form says."""
     s = small(model, keep=True, cache=cache, epochs=3)
     first, *later = model.Simulation(s).run()
     assert first.bytes == first.samples * 110_000
@@ -93,7 +96,8 @@ def test_hosts_that_keep_their_blocks(model: Any, closed: Any, cache: float, fet
 def test_bytes_and_requests_of_the_closed_form(
     model: Any, closed: Any, order: str, cache: float, filled: bool
 ) -> None:
-    """Bytes are within 5 % of those of `fastload info --cost`; requests within 15 %, since the first ones of an epoch are small."""
+    """Bytes are within 5 % of those of `fastload info --cost`; requests within 15 %, since the first ones
+    of an epoch are small."""
     for line in closed.lines_of(
         small(model, order=order, cache=cache, filled=filled, dataset_bytes=844_800_000)
     ):
@@ -121,7 +125,8 @@ def test_the_closed_form_of_one_process_is_the_commands(model: Any, closed: Any)
 
 
 def test_runs(closed: Any) -> None:
-    """Ranges of a random share of the samples: as many as samples where it is little, as many as blocks where it is all."""
+    """Ranges of a random share of the samples: as many as samples where it is little, as many as blocks
+    where it is all."""
     assert closed.runs(19_000, 19, 1.0) == 1000
     assert closed.runs(19_000, 19, 0.0) == 19_000
     assert closed.runs(1000, 1, 0.5) == 1000
@@ -157,7 +162,8 @@ def test_where_something_else_limits(model: Any, closed: Any, limit: str, given:
 
 
 def test_a_store_that_refuses(model: Any) -> None:
-    """Beyond its limit a store answers 503; all samples come all the same. With a short timeout requests fail, and are counted."""
+    """Beyond its limit a store answers 503; all samples come all the same. With a short timeout requests
+    fail, and are counted."""
     s = small(model, order="huge", epochs=1, store_requests=500.0)
     found = model.Simulation(s).run()[0]
     assert found.refused > 0
@@ -168,7 +174,8 @@ def test_a_store_that_refuses(model: Any) -> None:
 
 
 def test_deterministic(model: Any) -> None:
-    """A seed gives one result, another seed another; hosts that are not simulated change nothing but by chance."""
+    """A seed gives one result, another seed another; hosts that are not simulated change nothing but by
+    chance."""
     s = small(model, order="window", store_requests=300.0, stragglers=0.3)
     first = model.Simulation(s).run()
     assert model.Simulation(s).run() == first
@@ -189,7 +196,8 @@ def test_samples_that_come_in_groups_are_refused(model: Any) -> None:
 def test_the_command(
     closed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One scenario of the command line: a table, and the same as JSON. A name that no scenario has is refused."""
+    """One scenario of the command line: a table, and the same as JSON. A name that no scenario has is
+    refused."""
     command = ["simulate_hosts.py", "--json", str(tmp_path / "out.json"), "--assumptions", "--one"]
     monkeypatch.setattr(
         sys, "argv", [*command, "hosts=2", "ranks=2", "batch=16", "order=window", "cache=0.5", "filled=yes"]

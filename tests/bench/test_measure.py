@@ -33,7 +33,8 @@ def test_spread_is_half_the_range_over_the_median() -> None:
 FAMILY = """
 import subprocess, sys
 if int(sys.argv[1]):
-    child = subprocess.Popen([sys.executable, "-c", sys.argv[2], str(int(sys.argv[1]) - 1), sys.argv[2]], stdin=0)
+    child = subprocess.Popen([sys.executable, "-c", sys.argv[2], str(int(sys.argv[1]) - 1), sys.argv[2]],
+        stdin=0)
     child.wait()
 else:
     held = b"x" * (48 << 20)

@@ -1,4 +1,5 @@
-"""The programs of `make peers`: the protocol, by a peer whose packages are here, and what becomes of its answers."""
+"""The programs of `make peers`: the protocol, by a peer whose packages are here, and what becomes of its
+answers."""
 
 from __future__ import annotations
 
@@ -120,5 +121,8 @@ def test_table_fits_eighty_columns(bench: Any) -> None:
 
 def test_installers_error_is_one_line(bench: Any) -> None:
     """Of what pip prints, the exception is kept."""
-    said = "Traceback (most recent call last):\n      RuntimeError: no package opencv4.\n error: subprocess-exited-with-error\n"
+    said = (
+        "Traceback (most recent call last):\n      RuntimeError: no package opencv4.\n error: "
+        "subprocess-exited-with-error\n"
+    )
     assert bench.environments.last_error(said) == "RuntimeError: no package opencv4."

@@ -27,7 +27,8 @@ def test_photographs_are_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_loaders_take_turns() -> None:
-    """Each loader runs its first epoch, then they alternate who begins; both rates and a sentence come back."""
+    """Each loader runs its first epoch, then they alternate who begins; both rates and a sentence come
+    back."""
     begun: list[str] = []
 
     class Noted(DataLoader[Any]):
@@ -44,7 +45,8 @@ def test_loaders_take_turns() -> None:
     said = side_by_side(Ours(data, batch_size=8), Noted(data, batch_size=8), epochs=2)
     assert begun == ["fastload", "torch", "torch", "fastload", "fastload", "torch"]
     assert re.fullmatch(
-        r"FastLoader [\d,]+ images/s, torch's DataLoader [\d,]+ \(first epoch: [\d.]+ times\)\nfastload is .* torch here[.:].*",
+        r"FastLoader [\d,]+ images/s, torch's DataLoader [\d,]+ \(first epoch: [\d.]+ "
+        r"times\)\nfastload is .* torch here[.:].*",
         said,
     )
 

@@ -16,7 +16,8 @@ from fastload.bench import listing, rivals
 
 @given(width=st.integers(1, 3000), height=st.integers(1, 3000), seed=st.integers(0, 1000))
 def test_random_box_is_inside_and_of_torchvisions_ratios(width: int, height: int, seed: int) -> None:
-    """The box lies in the image at 3/4 to 4/3 and has 8% of it, or is the fallback: as long as its short side."""
+    """The box lies in the image at 3/4 to 4/3 and has 8% of it, or is the fallback: as long as its short
+    side."""
     random.seed(seed)
     x, y, w, h = rivals.random_box(width, height)
     assert 0 <= x <= x + w <= width

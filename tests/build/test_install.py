@@ -1,4 +1,5 @@
-"""tools/install.py installs what pip would, from where pip would: by uv, and by pip where uv does not get there."""
+"""tools/install.py installs what pip would, from where pip would: by uv, and by pip where uv does not get
+there."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_settings_of_pip_are_uvs() -> None:
-    """All that is listed, with lists apart as uv wants them; the environment's before a file's; nothing else."""
+    """All that is listed, with lists apart as uv wants them; the environment's before a file's; nothing
+    else."""
     listed = """\
 :env:.find-links='/wheels /more'
 :env:.no-input='1'
@@ -55,8 +57,8 @@ def write_wheel(folder: Path) -> None:
 
 @pytest.mark.parametrize("has_uv", [True, False])
 def test_it_installs(has_uv: bool, tmp_path: Path) -> None:
-    """A package of a folder that pip's configuration names, without an index, into the environment that runs it; with uv, and where pip
-    finds none."""
+    """A package of a folder that pip's configuration names, without an index, into the environment that runs
+    it; with uv, and where pip finds none."""
     write_wheel(tmp_path / "wheels")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     seen = tmp_path / "seen"

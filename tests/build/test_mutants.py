@@ -1,4 +1,5 @@
-"""tools/mutants: its list of faults fits the sources, and it tells a fault that is caught from one that survives."""
+"""tools/mutants: its list of faults fits the sources, and it tells a fault that is caught from one that
+survives."""
 
 from __future__ import annotations
 
@@ -99,8 +100,8 @@ def test_list_of_faults() -> None:
 
 
 def test_caught_and_survived(tmp_path: Path) -> None:
-    """A fault is tried on the tests that reach it, through fixtures and programs too; a test that fails in any case catches nothing.
-    What caught a fault elsewhere is tried first."""
+    """A fault is tried on the tests that reach it, through fixtures and programs too; a test that fails in
+    any case catches nothing. What caught a fault elsewhere is tried first."""
     (tmp_path / "toy").mkdir()
     for name, text in (
         ("toy/__init__.py", ""),

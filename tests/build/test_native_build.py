@@ -69,7 +69,8 @@ def found_by_pkg_config(module: str) -> str:
 def test_a_missing_library_stops_the_build_with_one_line(
     missing: tuple[str, ...], names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """The line names the packages of Debian, Fedora, Homebrew and conda, as commands to paste, and no library that is there."""
+    """The line names the packages of Debian, Fedora, Homebrew and conda, as commands to paste, and no
+    library that is there."""
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config here")
     folder = tmp_path / "pc"
@@ -246,7 +247,8 @@ sys.stdout.write(core.cpu_features() + " " + digest.hexdigest())
 @pytest.mark.long
 @pytest.mark.parametrize("processor", ["SandyBridge", "Nehalem"])
 def test_a_processor_without_avx2_runs_it_with_the_same_pixels(processor: str) -> None:
-    """The module as built, on an emulated x86-64 of 2011 (AVX) and of 2008 (none), gives the bytes that this machine gives."""
+    """The module as built, on an emulated x86-64 of 2011 (AVX) and of 2008 (none), gives the bytes that
+    this machine gives."""
     emulator = shutil.which("qemu-x86_64")
     if emulator is None or platform.machine() != "x86_64":
         pytest.skip("no qemu-x86_64 (Debian: qemu-user) on an x86-64 here")

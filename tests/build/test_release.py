@@ -1,4 +1,5 @@
-"""What a release needs: a dated changelog, addresses of the repository that makes it, and a README whose links work on PyPI."""
+"""What a release needs: a dated changelog, addresses of the repository that makes it, and a README whose
+links work on PyPI."""
 
 from __future__ import annotations
 
@@ -70,8 +71,12 @@ def test_a_release_is_told_in_a_page() -> None:
 
 
 def test_metadata(tmp_path: Path) -> None:
-    """README's links are absolute and lead to files that exist; author, keywords, licence and addresses are there."""
-    code = "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; import sys; make(sys.argv[1])"
+    """README's links are absolute and lead to files that exist; author, keywords, licence and addresses
+    are there."""
+    code = (
+        "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; import sys; "
+        "make(sys.argv[1])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # the wheel is compil
 MAIN_JOB = """
 import ctypes, hashlib, sys
 
-for name in ("libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0", "liblmdb.so.0", "libdeflate.so.0", "libwebp.so.7"):
+for name in ("libjpeg.so.62", "libjpeg.so.8", "libturbojpeg.so.0", "liblmdb.so.0", "libdeflate.so.0",
+    "libwebp.so.7"):
     try:
         ctypes.CDLL(name)
     except OSError:
@@ -38,16 +39,19 @@ with FastLoader(train, batch_size=16, shuffle=True, seed=3) as loader:
     for images, labels in loader:
         digest.update(images.contiguous().numpy().tobytes() + labels.numpy().tobytes())
 maps = {line.split(maxsplit=5)[-1].strip() for line in open("/proc/self/maps") if ".so" in line}
-for path in sorted(each for each in maps if each.rpartition("/")[2].startswith(("libjpeg", "liblmdb", "libdeflate"))):
+for path in sorted(each for each in maps if each.rpartition("/")[2].startswith(("libjpeg", "liblmdb",
+    "libdeflate"))):
     sys.stdout.write(f"loaded {path}\\n")
 sys.stdout.write(f"package {fastload.__file__}\\n")
 sys.stdout.write(f"digest {digest.hexdigest()}\\n")
 """
 
-# Covers every copy of these libraries that the loader could find on this system, then runs the rest as a command.
+# Covers every copy of these libraries that the loader could find on this system, then runs the rest as a
+# command.
 HIDE = """
 set -eu
-for file in $(ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(jpeg|turbojpeg|lmdb|deflate|webp)[.]so' | xargs -r readlink -f | sort -u)
+copies='/lib(jpeg|turbojpeg|lmdb|deflate|webp)[.]so'
+for file in $(ldconfig -p | sed -n 's/.*=> //p' | grep -E "$copies" | xargs -r readlink -f | sort -u)
 do mount --bind /dev/null "$file"
 done
 exec "$@"
@@ -105,7 +109,8 @@ def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
 
 
 def test_it_is_stripped(wheel: Path, tmp_path: Path) -> None:
-    """Neither the module nor the bundled libraries have debug sections, and the wheel takes less than 2 MiB."""
+    """Neither the module nor the bundled libraries have debug sections, and the wheel takes less than 2
+    MiB."""
     assert wheel.stat().st_size < 2 << 20
     with zipfile.ZipFile(wheel) as archive:
         native = [name for name in archive.namelist() if ".so" in name]
@@ -118,7 +123,8 @@ def test_it_is_stripped(wheel: Path, tmp_path: Path) -> None:
 
 
 def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
-    """It covers libjpeg-turbo, and libdeflate and libwebp, of which the module has what it calls; the rest is the system's."""
+    """It covers libjpeg-turbo, and libdeflate and libwebp, of which the module has what it calls; the rest
+    is the system's."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(metadata).decode()
@@ -134,7 +140,8 @@ def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
 def test_it_does_the_main_job_where_its_libraries_are_absent(
     installed: Path, image_folder: Path, tmp_path: Path
 ) -> None:
-    """Pack and train-loader with the system's libraries covered, and liblmdb, which py-lmdb brings for packing: this build's very bytes."""
+    """Pack and train-loader with the system's libraries covered, and liblmdb, which py-lmdb brings for
+    packing: this build's very bytes."""
     unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     if (
         shutil.which("unshare") is None
@@ -184,6 +191,7 @@ def test_its_command_starts(installed: Path) -> None:
 
 
 def test_its_suites_pass_from_elsewhere(installed: Path, tmp_path: Path) -> None:
-    """One of the loader, one of the dataset and one of the store, as a sample; `make test-installed` runs the rest."""
+    """One of the loader, one of the dataset and one of the store, as a sample; `make test-installed` runs
+    the rest."""
     chosen = ["store/test_reader.py", "loader/test_packed.py", "dataset/test_packed_dataset.py"]
     assert run_tests(installed, tmp_path, "-q", *(f"tests/{each}" for each in chosen)) == 0

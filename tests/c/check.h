@@ -1,4 +1,5 @@
-/* CHECK for the plain C tests: a failure prints where, what and the test's seed, and aborts the program, which a fuzzer takes for a crash. */
+/* CHECK for the plain C tests: a failure prints where, what and the test's seed, and aborts the program,
+ * which a fuzzer takes for a crash. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -7,7 +8,8 @@
 
 static unsigned long long check_seed;
 
-/* What random rounds are divided by: under the address sanitizer each costs ten times as much. `make test-long` runs all of them. */
+/* What random rounds are divided by: under the address sanitizer each costs ten times as much. `make
+ * test-long` runs all of them. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { THIN = 10 };
 #else

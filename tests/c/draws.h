@@ -1,7 +1,9 @@
-/* Random choices of the C tests and the fuzz targets: from a seed, or from a fuzzer's input as long as that lasts.
+/* Random choices of the C tests and the fuzz targets: from a seed, or from a fuzzer's input as long as that
+ * lasts.
  *
- * A choice (`below`, `between`) takes the next bytes of the input, so that a fuzzer changes one choice by changing one byte; bulk data
- * (`noise`) always come from the generator, whose seed is the input's first four bytes. */
+ * A choice (`below`, `between`) takes the next bytes of the input, so that a fuzzer changes one choice by
+ * changing one byte; bulk data (`noise`) always come from the generator, whose seed is the input's first four
+ * bytes. */
 #ifndef DRAWS_H
 #define DRAWS_H
 

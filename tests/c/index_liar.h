@@ -1,4 +1,5 @@
-/* Indices that lie: of the right size for their image, with marks that are wrong. For test_baseline.c and a fuzz target. */
+/* Indices that lie: of the right size for their image, with marks that are wrong. For test_baseline.c and a
+ * fuzz target. */
 #ifndef INDEX_LIAR_H
 #define INDEX_LIAR_H
 

@@ -1,5 +1,6 @@
-/* JPEGs made in memory by libjpeg's compressor, and what libjpeg's plain full decode makes of one: the oracle of test_jpeg.c.
- * Nothing here goes through csrc. A libjpeg error ends the program (its standard handler prints and exits). */
+/* JPEGs made in memory by libjpeg's compressor, and what libjpeg's plain full decode makes of one: the oracle
+ * of test_jpeg.c. Nothing here goes through csrc. A libjpeg error ends the program (its standard handler
+ * prints and exits). */
 #ifndef JPEG_MAKER_H
 #define JPEG_MAKER_H
 

@@ -1,5 +1,6 @@
-/* Random inputs for the kernels of fl_jpeg_baseline, on which the SIMD ones must give the plain C ones' bytes; for test_kernels.c and a fuzz target.
- * Under the address sanitizer they also show that nothing is read or written beyond the margins that jpeg/baseline_parts.h allows. */
+/* Random inputs for the kernels of fl_jpeg_baseline, on which the SIMD ones must give the plain C ones'
+ * bytes; for test_kernels.c and a fuzz target. Under the address sanitizer they also show that nothing is
+ * read or written beyond the margins that jpeg/baseline_parts.h allows. */
 #ifndef KERNEL_CASES_H
 #define KERNEL_CASES_H
 
@@ -48,7 +49,8 @@ static int make_block(int16_t *coefs) {
     return below(4) ? count : 64;
 }
 
-/* Blocks side by side in noise: all of the plane must come out the same, so nothing is written but the blocks. */
+/* Blocks side by side in noise: all of the plane must come out the same, so nothing is written but the
+ * blocks. */
 static void inverse_dct(int log2) {
     const size_t n = 1 + below(9), side = (size_t)1 << log2, odd = below(16);
     const size_t before = side * below(5), stride = side * (n + below(5)), size = before + stride * side;

@@ -7,7 +7,8 @@
 #include "jpeg/baseline.h"
 #include "jpeg/entropy.h"
 
-/* NOTE [ baseline: coefficients no encoder writes ]: only libjpeg-turbo's x86 code gives these bytes for them. */
+/* NOTE [ baseline: coefficients no encoder writes ]: only libjpeg-turbo's x86 code gives these bytes for
+ * them. */
 #if defined(__x86_64__)
 enum { SAME_RUBBISH = 1 };
 #else

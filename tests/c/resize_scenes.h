@@ -1,4 +1,5 @@
-/* Random resizes, and properties that hold for every box, window, filter, flip, layout and dtype; for test_resize.c and a fuzz target. */
+/* Random resizes, and properties that hold for every box, window, filter, flip, layout and dtype; for
+ * test_resize.c and a fuzz target. */
 #ifndef RESIZE_SCENES_H
 #define RESIZE_SCENES_H
 
@@ -81,7 +82,8 @@ static void make_spec(scene *s, uint32_t out_width, uint32_t out_height) {
     spec->antialias = between(0, 2) != 0;
 }
 
-/* A table as ToFloat and Normalize make it, step by step in float32: values that may be calculated instead of looked up. */
+/* A table as ToFloat and Normalize make it, step by step in float32: values that may be calculated instead of
+ * looked up. */
 static void make_ramp(float *table) {
     for (int c = 0; c < 3; c++) {
         const float mean = (float)unit(), std = (float)(0.05 + unit());
@@ -133,7 +135,8 @@ static void resize(const scene *s) {
     CHECK(code == FL_OK, "%s", err.text);
 }
 
-/* The whole output as bytes, HWC, not mirrored, from the scalar path of a fresh resizer: what every other way is held to. */
+/* The whole output as bytes, HWC, not mirrored, from the scalar path of a fresh resizer: what every other way
+ * is held to. */
 static uint8_t *reference(const scene *s) {
     fl_resize_spec spec = s->spec;
     spec.window = (fl_box){0, 0, spec.out_width, spec.out_height};
@@ -152,8 +155,8 @@ static uint8_t *reference(const scene *s) {
     return out;
 }
 
-/* Window, place, flips, layout, dtype and dispatch change where and as what a pixel is stored, never its value, and touch nothing
- * outside the window. */
+/* Window, place, flips, layout, dtype and dispatch change where and as what a pixel is stored, never its
+ * value, and touch nothing outside the window. */
 static void test_every_way_equals_the_reference(void) {
     scene s;
     make_view(&s, between(1, 70), between(1, 70));
@@ -279,8 +282,8 @@ static void test_a_part_of_the_view_is_enough_for_a_window(void) {
     free_scene(&s);
 }
 
-/* The exact value, by the filters' definition, in one go and without rounding in between. Antialiased bicubic is left out: it clips
- * between the passes, which the comparison with Pillow holds it to. */
+/* The exact value, by the filters' definition, in one go and without rounding in between. Antialiased bicubic
+ * is left out: it clips between the passes, which the comparison with Pillow holds it to. */
 static double exact(const scene *s, uint32_t out_x, uint32_t out_y, uint32_t c) {
     const fl_resize_spec *spec = &s->spec;
     double *weights[2];
@@ -368,7 +371,8 @@ static void test_fill_is_the_colour_around_the_box(void) {
     free_scene(&s);
 }
 
-/* A half has the means of 2 x 2 pixels, or of those that there are, by the CPU's kernels and in plain C; the view is allocated to its last byte. */
+/* A half has the means of 2 x 2 pixels, or of those that there are, by the CPU's kernels and in plain C; the
+ * view is allocated to its last byte. */
 static void test_a_half_is_means(void) {
     scene s;
     make_view(&s, between(1, 70), between(1, 9));

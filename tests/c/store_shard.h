@@ -25,7 +25,8 @@ __attribute__((constructor)) static void count_sevens(void) {
     for (size_t k = 0; k < sizeof sevens; k++) sevens[k] = (uint8_t)(k * 7);
 }
 
-/* Sample i: its size and bytes follow from i; some fit their leaf page, some lie on pages of their own. Byte k is 31 i + 7 k. */
+/* Sample i: its size and bytes follow from i; some fit their leaf page, some lie on pages of their own. Byte
+ * k is 31 i + 7 k. */
 static inline size_t sample(uint64_t i, uint8_t *out) {
     size_t size = i % BIG_EVERY ? 40 + i % 90 : 5000 + i * 7 % 4000;
     memcpy(out, sevens + (uint8_t)(i * 31 * 183), size); /* 7 * 183 is 1 in a byte */

@@ -1,6 +1,6 @@
-/* fl_jpeg_baseline against libjpeg's plain full decode, cropped: every sampling, quality, small size and scale, random boxes, both kernel sets.
- * Then damaged files: where it delivers, libjpeg-turbo delivers the same bytes. Under the sanitizers also: no damage makes it read or write
- * where it must not. */
+/* fl_jpeg_baseline against libjpeg's plain full decode, cropped: every sampling, quality, small size and
+ * scale, random boxes, both kernel sets. Then damaged files: where it delivers, libjpeg-turbo delivers the
+ * same bytes. Under the sanitizers also: no damage makes it read or write where it must not. */
 #include "check.h"
 #include "jpeg/libjpeg.h"
 #include "index_liar.h"
@@ -143,7 +143,8 @@ static void refused(void) {
     free(f.bytes);
 }
 
-/* A byte too many before a restart marker: libjpeg-turbo passes over it with a warning, which is its to give. */
+/* A byte too many before a restart marker: libjpeg-turbo passes over it with a warning, which is its to
+ * give. */
 static void stray_before_restart(void) {
     recipe r = {.width = 60, .height = 40, .quality = 70, .components = 3, .h = 2, .v = 2, .restart = 2};
     file f = make(&r);
@@ -180,8 +181,9 @@ static size_t damage(uint8_t *bytes, size_t size) {
     }
 }
 
-/* Where libjpeg-turbo delivers, with a warning or without, and this decoder too, their bytes are equal. Where libjpeg-turbo fails, this
- * decoder may still have all that the box needs, for it looks at less: that must be so for truncated data only. */
+/* Where libjpeg-turbo delivers, with a warning or without, and this decoder too, their bytes are equal. Where
+ * libjpeg-turbo fails, this decoder may still have all that the box needs, for it looks at less: that must be
+ * so for truncated data only. */
 static void damaged(int rounds) {
     fl_libjpeg *jpeg;
     CHECK(fl_libjpeg_create(&jpeg, &err) == FL_OK);
@@ -230,7 +232,8 @@ static void damaged(int rounds) {
     fl_libjpeg_free(jpeg);
 }
 
-/* An index of other marks, of another image, or of rubbish: decoding goes on without it, or shows what it leads to, but nothing worse. */
+/* An index of other marks, of another image, or of rubbish: decoding goes on without it, or shows what it
+ * leads to, but nothing worse. */
 static void lying_index(void) {
     long right = 0, wrong = 0;
     for (int i = 0; i < 2000 / THIN; i++) {
@@ -267,11 +270,12 @@ static void lying_index(void) {
         free(full), free(index), free(f.bytes);
     }
     CHECK(right >
-          10 *
-              wrong); /* most lies are found out at the next mark; the last one of a row has none behind it */
+          /* most lies are found out at the next mark; the last one of a row has none behind it */
+          10 * wrong);
 }
 
-/* What a row's first mark says is proved by the next one in the box, or at its end, also of a box too narrow for two streams. */
+/* What a row's first mark says is proved by the next one in the box, or at its end, also of a box too narrow
+ * for two streams. */
 static void lies_are_found_out(void) {
     for (int i = 0; i < 60; i++) {
         check_seed = noise_state;
@@ -301,7 +305,8 @@ static void lies_are_found_out(void) {
     }
 }
 
-/* The end of a file is behind its EOI marker, whatever follows, and 0 where another marker or nothing ends the coded data. */
+/* The end of a file is behind its EOI marker, whatever follows, and 0 where another marker or nothing ends
+ * the coded data. */
 static void ends_of_files(void) {
     for (int restart = 0; restart <= 3; restart += 3) {
         recipe r = {

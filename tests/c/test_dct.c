@@ -1,5 +1,6 @@
-/* The DCT form of a JPEG: what is encoded comes back byte for byte, with every kernel set; its coefficients are libjpeg's; whatever is damaged is
- * an error or gives something, and under the sanitizers nothing is read or written where it must not be. */
+/* The DCT form of a JPEG: what is encoded comes back byte for byte, with every kernel set; its coefficients
+ * are libjpeg's; whatever is damaged is an error or gives something, and under the sanitizers nothing is read
+ * or written where it must not be. */
 #include "check.h"
 #include "common/cpu.h"
 #include "jpeg/baseline.h"
@@ -222,8 +223,9 @@ static void tails(void) {
     }
 }
 
-/* Files whose bits were flipped, of which many decode: they stay JPEGs, or come back byte for byte. Padding that is not all ones or all zeros,
- * blocks that another encoder would end otherwise and rubbish behind the last block are among them. */
+/* Files whose bits were flipped, of which many decode: they stay JPEGs, or come back byte for byte. Padding
+ * that is not all ones or all zeros, blocks that another encoder would end otherwise and rubbish behind the
+ * last block are among them. */
 static void flipped(void) {
     long kept = 0, came_back = 0;
     for (int i = 0; i < 3000 / THIN; i++) {
@@ -244,7 +246,8 @@ static void flipped(void) {
     CHECK(kept > 100 / THIN && came_back > 100 / THIN);
 }
 
-/* A block of each magnitude and order against the portable kernel: libjpeg's coefficients, read by every kernel set. */
+/* A block of each magnitude and order against the portable kernel: libjpeg's coefficients, read by every
+ * kernel set. */
 static void coefficients(void) {
     for (int i = 0; i < 60 / THIN; i++) {
         check_seed = noise_state;
@@ -450,7 +453,8 @@ static file without_planes(file f, uint8_t lasts) {
     return out;
 }
 
-/* Passing over the blocks before a box ends with the strip: the planes that all of them name would lie far behind the form. */
+/* Passing over the blocks before a box ends with the strip: the planes that all of them name would lie far
+ * behind the form. */
 static void passed_over(void) {
     const recipe r = {.width = 8 * 200, .height = 8, .quality = 50, .components = 1, .h = 1, .v = 1};
     const fl_box box = {(uint32_t)r.width - 8, 0, 8, 8};
@@ -467,7 +471,8 @@ static void passed_over(void) {
     free(f.bytes), free(form.bytes), free(flat.bytes), free(early.bytes);
 }
 
-/* A byte too many at the end of what is coded is no fill of its last byte: such a file is not encoded, or comes back with it. */
+/* A byte too many at the end of what is coded is no fill of its last byte: such a file is not encoded, or
+ * comes back with it. */
 static void spare_byte(void) {
     for (int i = 0; i < 200 / THIN; i++) {
         const recipe r = {.width = 8 + i, .height = 8, .quality = 60, .components = 1, .h = 1, .v = 1};

@@ -1,5 +1,6 @@
-/* Stored forms and their JPEGs (tests/native/data/dct), with every kernel set of this CPU: what was made when the format was is read today. Needs no
- * libjpeg, so that it runs on emulated processors too: make run-qemu. Run from the root of the repository. */
+/* Stored forms and their JPEGs (tests/native/data/dct), with every kernel set of this CPU: what was made when
+ * the format was is read today. Needs no libjpeg, so that it runs on emulated processors too: make run-qemu.
+ * Run from the root of the repository. */
 #include <string.h>
 
 #include "check.h"

@@ -1,5 +1,6 @@
-/* The entropy walk: files of libjpeg's compressor are proved; of damaged ones only those of which libjpeg has nothing to say.
- * Under the sanitizers this is also the test that no damage makes it read or write where it must not. */
+/* The entropy walk: files of libjpeg's compressor are proved; of damaged ones only those of which libjpeg has
+ * nothing to say. Under the sanitizers this is also the test that no damage makes it read or write where it
+ * must not. */
 #include "check.h"
 #include "jpeg/entropy.h"
 #include "jpeg/transcode.h"

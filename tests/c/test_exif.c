@@ -1,4 +1,5 @@
-/* Orientations in EXIF and XMP: what is certain, what is turned, and hostile segments: never a byte beyond them. */
+/* Orientations in EXIF and XMP: what is certain, what is turned, and hostile segments: never a byte beyond
+ * them. */
 #define _GNU_SOURCE
 #include "jpeg/exif.h"
 

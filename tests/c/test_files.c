@@ -112,7 +112,8 @@ static void places(void) {
           !files);
 }
 
-/* Each thread learns its own index of the same files; whichever is kept, its bytes are one thread's and its stamp's. */
+/* Each thread learns its own index of the same files; whichever is kept, its bytes are one thread's and its
+ * stamp's. */
 static void *learn(void *opaque) {
     fl_files *files = opaque;
     for (uint64_t round = 0; round < ROUNDS; round++) {

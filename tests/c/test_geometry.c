@@ -1,5 +1,6 @@
-/* Geometries, boxes and points: known values, mirrors that undo each other, numbers that no box has, and how lists are refused. What
- * torchvision makes of random ones is compared in Python (tests/native/test_objects.py). */
+/* Geometries, boxes and points: known values, mirrors that undo each other, numbers that no box has, and how
+ * lists are refused. What torchvision makes of random ones is compared in Python
+ * (tests/native/test_objects.py). */
 #include "engine/geometry.h"
 
 #include <math.h>
@@ -95,7 +96,8 @@ static void test_odd_numbers(void) {
           real[11] == 3.5f);
 }
 
-/* Boxes become those of another format in place, from the step on where the list says so; what follows goes on with it. */
+/* Boxes become those of another format in place, from the step on where the list says so; what follows goes
+ * on with it. */
 static void test_formats(void) {
     const fl_op ops[] = {{.kind = FL_OP_FORMAT, .box_format = FL_BOXES_CXCYWH},
                          {.kind = FL_OP_HFLIP, .p = 1},

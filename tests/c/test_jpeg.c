@@ -1,5 +1,6 @@
-/* fl_libjpeg and fl_transcode against libjpeg's plain full decode, on JPEGs made here; then the same files cut, flipped and made to lie.
- * The address and undefined-behaviour sanitizers are what turns "never crashes" into a check. */
+/* fl_libjpeg and fl_transcode against libjpeg's plain full decode, on JPEGs made here; then the same files
+ * cut, flipped and made to lie. The address and undefined-behaviour sanitizers are what turns "never crashes"
+ * into a check. */
 #include "jpeg/libjpeg.h"
 #include "jpeg/markers.h"
 #include "jpeg/transcode.h"

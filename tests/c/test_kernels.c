@@ -1,5 +1,6 @@
-/* The SIMD kernels of fl_jpeg_baseline against those in plain C: the same bytes for every input, at every length and alignment, and nothing
- * written or (under the address sanitizer) read beyond the margins that jpeg/baseline_parts.h allows. Needs neither libjpeg nor liblmdb. */
+/* The SIMD kernels of fl_jpeg_baseline against those in plain C: the same bytes for every input, at every
+ * length and alignment, and nothing written or (under the address sanitizer) read beyond the margins that
+ * jpeg/baseline_parts.h allows. Needs neither libjpeg nor liblmdb. */
 #include "kernel_cases.h"
 
 /* Every Y with every Cb and Cr. */

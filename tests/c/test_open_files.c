@@ -1,5 +1,5 @@
-/* A store of more shards than files may be open: what is read is what was packed, by any number of threads, and descriptors stay few.
- * Usage: test_open_files [seed]. */
+/* A store of more shards than files may be open: what is read is what was packed, by any number of threads,
+ * and descriptors stay few. Usage: test_open_files [seed]. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -72,7 +72,8 @@ static fl_code read_one(const fl_store *store, uint64_t index, fl_error *err) {
     return code;
 }
 
-/* As long as there is room each shard keeps its own descriptor; beyond it they share as many as there were. */
+/* As long as there is room each shard keeps its own descriptor; beyond it they share as many as there
+ * were. */
 static void test_descriptors(uint64_t bytes) {
     const int before = open_descriptors();
     fl_error err;
@@ -91,7 +92,8 @@ static void test_descriptors(uint64_t bytes) {
     CHECK(open_descriptors() == before);
 }
 
-/* A file that is removed, replaced or cut: what was packed, or FL_ESHARD that says so; a store of few shards goes on with what it has open. */
+/* A file that is removed, replaced or cut: what was packed, or FL_ESHARD that says so; a store of few shards
+ * goes on with what it has open. */
 static void test_replaced(uint64_t bytes) {
     enum { GONE = 0, CUT = 1, SAME = 2, OTHER = 3, FIFO = 4 };
     fl_error err;
@@ -131,7 +133,8 @@ static void test_replaced(uint64_t bytes) {
     unlink(copy);
 }
 
-/* Shards of which nothing is on this disk: no file is opened, and reading one is FL_ESHARD, beside others that are there. */
+/* Shards of which nothing is on this disk: no file is opened, and reading one is FL_ESHARD, beside others
+ * that are there. */
 static void test_absent(uint64_t bytes) {
     fl_error err;
     uint64_t stored;
@@ -212,7 +215,8 @@ static void *read_thread(void *opaque) {
     return NULL;
 }
 
-/* A forked child touches none of the parent's descriptors, and has a store of its own; threads read all shards through few. */
+/* A forked child touches none of the parent's descriptors, and has a store of its own; threads read all
+ * shards through few. */
 static void test_threads_and_fork(uint64_t bytes) {
     fl_error err;
     pthread_t threads[THREADS];
@@ -240,7 +244,8 @@ static void test_threads_and_fork(uint64_t bytes) {
     check_live(0, 0);
 }
 
-/* More files in use than the table keeps: each user has one, and what found no slot is closed when it is given back. */
+/* More files in use than the table keeps: each user has one, and what found no slot is closed when it is
+ * given back. */
 static fl_code open_null(void *opaque, uint32_t number, int *fd, fl_error *err) {
     (void)opaque, (void)number;
     *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);

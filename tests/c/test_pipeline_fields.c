@@ -1,6 +1,7 @@
-/* Fields of a row: known values through a crop and a flip, rows that go with dropped boxes, records that do not hold, rooms that are too
- * small, and gaps that are closed. What torchvision makes of random ones is compared in Python (tests/dataset/test_native_rows.py).
- * Threads that write the rows of one batch write the same as one. Usage: test_pipeline_fields [seed]. */
+/* Fields of a row: known values through a crop and a flip, rows that go with dropped boxes, records that do
+ * not hold, rooms that are too small, and gaps that are closed. What torchvision makes of random ones is
+ * compared in Python (tests/dataset/test_native_rows.py). Threads that write the rows of one batch write the
+ * same as one. Usage: test_pipeline_fields [seed]. */
 #define _GNU_SOURCE
 #include "engine/fields.h"
 
@@ -128,7 +129,8 @@ static fl_code run(fl_fields *fields, fl_span record, const fl_op *ops, uint32_t
     return code ? code : fl_fields_write(fields, &g, WIDTH, HEIGHT, b->rooms, row, err);
 }
 
-/* The centre 4 x 2, mirrored: source columns 4, 3, 2, 1 and rows 1, 2. Box 0 ends at the crop's edge and is dropped. */
+/* The centre 4 x 2, mirrored: source columns 4, 3, 2, 1 and rows 1, 2. Box 0 ends at the crop's edge and is
+ * dropped. */
 static const fl_op OPS[] = {{.kind = FL_OP_CENTER_CROP, .width = 4, .height = 2},
                             {.kind = FL_OP_HFLIP, .p = 1},
                             {.kind = FL_OP_SANITIZE, .min_size = 1}};
@@ -172,7 +174,8 @@ static void test_known(fl_fields *fields) {
     CHECK(b.kept[BOXES][1] == 0 && fl_bytes_le16(b.bytes[MASK] + 16) == 0);
 }
 
-/* Masks and instances in the corner of a larger frame; the rest of it is zeros. Then in the frame that their image turned out to need. */
+/* Masks and instances in the corner of a larger frame; the rest of it is zeros. Then in the frame that their
+ * image turned out to need. */
 static void test_frames(fl_fields *fields) {
     static made m;
     static batch b;
@@ -210,7 +213,8 @@ static void test_frames(fl_fields *fields) {
     for (uint32_t at = 0; at < 8; at++) CHECK(b.bytes[MASKS][at] == (at % 4 == 3));
 }
 
-/* Other numbers of rows than the column says, less room than rows, fills that no label is, other sizes than the image. */
+/* Other numbers of rows than the column says, less room than rows, fills that no label is, other sizes than
+ * the image. */
 static void test_refused(fl_fields *fields) {
     static made m;
     static batch b;

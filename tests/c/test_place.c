@@ -1,4 +1,5 @@
-/* Places: what is read of a part of a file, and what is refused: hostile offsets and sizes, what is no file, a file that was cut. */
+/* Places: what is read of a part of a file, and what is refused: hostile offsets and sizes, what is no file,
+ * a file that was cut. */
 #define _GNU_SOURCE
 #include "store/place.h"
 

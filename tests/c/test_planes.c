@@ -1,5 +1,5 @@
-/* Planes, runs and rows of any number: what is encoded decodes to the same, any box and any nearest sampling of it is what the pixels say, and
- * damaged bytes are an error or pixels, never more. */
+/* Planes, runs and rows of any number: what is encoded decodes to the same, any box and any nearest sampling
+ * of it is what the pixels say, and damaged bytes are an error or pixels, never more. */
 #define _GNU_SOURCE
 #include "store/planes.h"
 
@@ -118,7 +118,8 @@ static void test_planes(void) {
     fl_buffer_free(&entry), fl_buffer_free(&scratch);
 }
 
-/* Numbers below `size` that rise, or fall: any steps from a start, as crops, flips and nearest resampling make them. */
+/* Numbers below `size` that rise, or fall: any steps from a start, as crops, flips and nearest resampling
+ * make them. */
 static uint32_t shown_of(uint32_t size, uint32_t *from, uint32_t most) {
     const uint32_t first = below(size), last = between(first, size - 1), count = between(1, most);
     const bool falls = below(2);

@@ -1,5 +1,5 @@
-/* A PNG of every colour and filter comes out as a plain unfilter makes it; cut anywhere, or with a byte of its chunks changed, it is refused or
- * read within its bytes. */
+/* A PNG of every colour and filter comes out as a plain unfilter makes it; cut anywhere, or with a byte of
+ * its chunks changed, it is refused or read within its bytes. */
 #include "png/pixels.h"
 
 #include "check.h"

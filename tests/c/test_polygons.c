@@ -1,5 +1,6 @@
-/* Outlines through a geometry: of random objects those that are kept, in order, with their parts and their points moved by the steps; no byte
- * beside them; the rest of the room is zeros; too small a room is refused. Usage: test_polygons [seed]. */
+/* Outlines through a geometry: of random objects those that are kept, in order, with their parts and their
+ * points moved by the steps; no byte beside them; the rest of the room is zeros; too small a room is refused.
+ * Usage: test_polygons [seed]. */
 #include "engine/polygons.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* A worker's ring gives each event once, in order, or counts it as dropped; run under the thread sanitizer too. */
+/* A worker's ring gives each event once, in order, or counts it as dropped; run under the thread sanitizer
+ * too. */
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static void *write_events(void *opaque) {
     return NULL;
 }
 
-/* What is drained while another thread writes is whole and in order, and with what was dropped it is all that was written. */
+/* What is drained while another thread writes is whole and in order, and with what was dropped it is all that
+ * was written. */
 static void one_writer_one_reader(void) {
     fl_error err;
     fl_trace *trace;

@@ -1,5 +1,5 @@
-/* fl_resize: the properties of resize_scenes.h, and what is refused. A failure prints the case's seed; run with it as the argument to see
- * that case alone. */
+/* fl_resize: the properties of resize_scenes.h, and what is refused. A failure prints the case's seed; run
+ * with it as the argument to see that case alone. */
 #include "resize_scenes.h"
 
 /* What does not fit is FL_EARG with a text, and writes nothing. */

@@ -1,6 +1,7 @@
-/* fl_resize_exact and fl_resize_reduce: the CPU's kernels give plain C's bytes; window, flips, layout and dtype change where and as what a value
- * is stored, never the value; a view that has only what is read is enough; what does not fit is refused. Views and sinks are allocated to their
- * last byte, so that the address sanitizer sees what is read or written beyond. The values themselves are held to Pillow's in
+/* fl_resize_exact and fl_resize_reduce: the CPU's kernels give plain C's bytes; window, flips, layout and
+ * dtype change where and as what a value is stored, never the value; a view that has only what is read is
+ * enough; what does not fit is refused. Views and sinks are allocated to their last byte, so that the address
+ * sanitizer sees what is read or written beyond. The values themselves are held to Pillow's in
  * tests/native/test_resize_exact.py. */
 #include "resize/exact.h"
 
@@ -142,7 +143,8 @@ static void every_way_equals_plain_c(uint32_t most) {
     free_scene(&s);
 }
 
-/* A view that has only the pixels which are read, without a byte before or after them, gives the same; one pixel fewer is refused. */
+/* A view that has only the pixels which are read, without a byte before or after them, gives the same; one
+ * pixel fewer is refused. */
 static void a_part_is_enough(void) {
     scene s;
     make_view(&s, between(1, 90), between(1, 90));

@@ -1,5 +1,6 @@
-/* fl_resize_planes: window, place, flips, layout and dtype change where and as what a value is stored, never the value; constant pictures stay
- * constant; boxes of the output's size are copied; filling touches what lies around the box alone; what does not fit is refused. */
+/* fl_resize_planes: window, place, flips, layout and dtype change where and as what a value is stored, never
+ * the value; constant pictures stay constant; boxes of the output's size are copied; filling touches what
+ * lies around the box alone; what does not fit is refused. */
 #include "resize/resize_planes.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* fl_resize_ramp, fl_resize_half_ramp: float tables that are calculated, bit for bit, where the CPU can, and told from those that are not. */
+/* fl_resize_ramp, fl_resize_half_ramp: float tables that are calculated, bit for bit, where the CPU can, and
+ * told from those that are not. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

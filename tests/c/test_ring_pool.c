@@ -1,4 +1,5 @@
-/* The ring never hands out a slot that is in use, and the pool runs each item once; run under the thread sanitizer too. */
+/* The ring never hands out a slot that is in use, and the pool runs each item once; run under the thread
+ * sanitizer too. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,7 +29,8 @@ static void fill(void *opaque, uint32_t item, void *context) {
     if (atomic_fetch_sub(&j->left, 1) == 1) fl_slot_publish(j->ring, j->slot);
 }
 
-/* Batches pass through with up to 3 in flight and 2 held; each item runs once; a held slot keeps its bytes. */
+/* Batches pass through with up to 3 in flight and 2 held; each item runs once; a held slot keeps its
+ * bytes. */
 static void pass_batches(void) {
     fl_error err;
     fl_ring *ring;
@@ -66,7 +68,8 @@ static void pass_batches(void) {
     fl_ring_free(ring);
 }
 
-/* A slot in lent memory passes through the ring's states, is never handed out again, and leaves the memory to its owner. */
+/* A slot in lent memory passes through the ring's states, is never handed out again, and leaves the memory to
+ * its owner. */
 static void lend(void) {
     fl_error err;
     fl_ring *ring;
@@ -172,7 +175,8 @@ static void run_all(fl_pool *pool, fl_work work, uint32_t items) {
     fl_pool_cancel(pool, (void *)&ran); /* the last turn has ended */
 }
 
-/* Slow items are taken one by one, also after quick ones but for one turn of each thread; a turn is never of more than 16. */
+/* Slow items are taken one by one, also after quick ones but for one turn of each thread; a turn is never of
+ * more than 16. */
 static void turns(void) {
     fl_error err;
     fl_pool *pool;
@@ -187,7 +191,8 @@ static void turns(void) {
     fl_pool_free(pool);
 }
 
-/* Every thread gets work of one job, although its submission wakes only one: items that wait for as many others as there are threads end. */
+/* Every thread gets work of one job, although its submission wakes only one: items that wait for as many
+ * others as there are threads end. */
 static _Atomic uint32_t met;
 static void meet(void *opaque, uint32_t item, void *context) {
     (void)opaque, (void)item, (void)context;
@@ -283,7 +288,8 @@ static void forked(void) {
 
 enum { PAGE = 4096, IN_USE = 3 };
 
-/* Batch k takes a slot of so many pages, where batch k - IN_USE had one, whose bytes nobody has changed. Returns what the ring has mapped. */
+/* Batch k takes a slot of so many pages, where batch k - IN_USE had one, whose bytes nobody has changed.
+ * Returns what the ring has mapped. */
 static uint64_t next_batch(fl_ring *ring, fl_slot **held, int k, size_t pages) {
     fl_error err;
     fl_slot **slot = &held[k % IN_USE];
@@ -299,8 +305,8 @@ static uint64_t next_batch(fl_ring *ring, fl_slot **held, int k, size_t pages) {
     return counts.bytes;
 }
 
-/* Slots whose batches differ by a half are mapped once and for all. What one huge batch took stays for FL_RING_RECENT batches, and after twice
- * as many it is given back. */
+/* Slots whose batches differ by a half are mapped once and for all. What one huge batch took stays for
+ * FL_RING_RECENT batches, and after twice as many it is given back. */
 static void give_back(void) {
     enum { HUGE = 200, LARGEST = 9 };
     fl_error err;

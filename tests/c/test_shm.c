@@ -1,5 +1,5 @@
-/* Slots in shared memory cannot shrink under a reader; a unit of work is claimed once, by whichever thread or process; a worker ends with
- * the process it works for. Under the thread sanitizer too. */
+/* Slots in shared memory cannot shrink under a reader; a unit of work is claimed once, by whichever thread or
+ * process; a worker ends with the process it works for. Under the thread sanitizer too. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -212,7 +212,8 @@ static void claimed_once(void) {
     fl_shm_close(&tickets), fl_shm_close(&counts);
 }
 
-/* Who comes late, when the word serves another batch, gets nothing and takes nothing; indices beyond the memory wrap around. */
+/* Who comes late, when the word serves another batch, gets nothing and takes nothing; indices beyond the
+ * memory wrap around. */
 static void late(void) {
     fl_error err;
     fl_shm tickets;

@@ -1,5 +1,5 @@
-/* The store against files made here: good ones read back, damaged ones are refused or give the right bytes, and nothing crashes.
- * Usage: test_store [seed]. A failure prints its line and the seed. */
+/* The store against files made here: good ones read back, damaged ones are refused or give the right bytes,
+ * and nothing crashes. Usage: test_store [seed]. A failure prints its line and the seed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -8,7 +8,8 @@
 #include "common/bytes.h"
 #include "store_shard.h"
 
-/* Reads everything; where `damaged`, any error will do, but what is delivered must be right. Returns how many samples were. */
+/* Reads everything; where `damaged`, any error will do, but what is delivered must be right. Returns how many
+ * samples were. */
 static int read_all(const char *file, uint64_t bytes, bool damaged) {
     fl_error err;
     fl_store *store;
@@ -74,7 +75,8 @@ __attribute__((unused)) static void test_every_byte(const uint8_t *good, uint64_
         bool leaf_like = number == p && (flags == 1 || flags == 2) && lower < page, meta = p < 2;
         if (!leaf_like && !meta) continue;
         uint32_t span = meta ? 152 : page;
-        /* page head and node offsets all, of nodes every fourth, beginning anywhere; the sanitizer's run takes fewer */
+        /* page head and node offsets all, of nodes every fourth, beginning anywhere; the sanitizer's run
+         * takes fewer */
         for (uint32_t at = 0; at < span; at += meta         ? 1
                                                : at < lower ? 1 + noise() % THIN
                                                             : 1 + noise() % (7 * THIN)) {

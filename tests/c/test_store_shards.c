@@ -1,9 +1,10 @@
-/* Shards of a store whose samples are told apart from the file's: other numbers, some of them, and places that are given and not walked.
- * Usage: test_store_shards [seed]. */
+/* Shards of a store whose samples are told apart from the file's: other numbers, some of them, and places
+ * that are given and not walked. Usage: test_store_shards [seed]. */
 #define _GNU_SOURCE
 #include "store_shard.h"
 
-/* The same file thrice: whole with other numbers than its keys, every third sample of it, and two samples with a base. */
+/* The same file thrice: whole with other numbers than its keys, every third sample of it, and two samples
+ * with a base. */
 static void test_rows_and_keys(uint64_t bytes) {
     enum { THIRD = (SAMPLES + 2) / 3 };
     static uint32_t thirds[THIRD], crcs[THIRD];
@@ -72,7 +73,8 @@ static fl_store_tree copied_tree(const fl_store *store) {
     return copy;
 }
 
-/* Adds the shard with places given, and reads everything: what is delivered is right. Returns how many samples were; -1: it was not added. */
+/* Adds the shard with places given, and reads everything: what is delivered is right. Returns how many
+ * samples were; -1: it was not added. */
 static int read_given(const fl_store_tree *given, uint64_t bytes) {
     fl_error err;
     fl_store *store;
@@ -115,7 +117,8 @@ static int read_given(const fl_store_tree *given, uint64_t bytes) {
     return good;
 }
 
-/* Places given in the stead of the walk: the right ones read everything, wrong ones are refused or give a wrong checksum, of any value. */
+/* Places given in the stead of the walk: the right ones read everything, wrong ones are refused or give a
+ * wrong checksum, of any value. */
 static void test_given(uint64_t bytes, int rounds) {
     fl_error err;
     fl_store *store;

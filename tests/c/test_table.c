@@ -1,5 +1,5 @@
-/* Tables in a file: rows are those that were written, of any width and by any number of threads; a file that is cut or changed is an error.
- * Usage: test_table [seed]. */
+/* Tables in a file: rows are those that were written, of any width and by any number of threads; a file that
+ * is cut or changed is an error. Usage: test_table [seed]. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

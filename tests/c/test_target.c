@@ -1,5 +1,5 @@
-/* Where rows of different sizes lie: apart from each other, inside the batch's bytes, in frames that hold them; what is cleared, and what
- * does not fit. */
+/* Where rows of different sizes lie: apart from each other, inside the batch's bytes, in frames that hold
+ * them; what is cleared, and what does not fit. */
 #include "engine/target.h"
 
 #include <stdlib.h>
@@ -76,7 +76,8 @@ static void test_rows_lie_apart(fl_lay lay) {
     free(b.data);
 }
 
-/* After its margin is cleared, the row's frame is zeros but for the image, and no other row's byte has changed. */
+/* After its margin is cleared, the row's frame is zeros but for the image, and no other row's byte has
+ * changed. */
 static void test_margins_are_cleared(void) {
     batch b;
     make(&b, FL_LAY_PADDED, false);
@@ -130,7 +131,8 @@ static void test_sizes_that_fit(fl_lay lay, bool bounded) {
 
 static uint8_t mark_of(uint32_t row) { return (uint8_t)(row + 1); }
 
-/* Frames whose images were smaller than their bounds become those of the images: each image is what it was, all else is zeros. */
+/* Frames whose images were smaller than their bounds become those of the images: each image is what it was,
+ * all else is zeros. */
 static void test_frames_are_tightened(void) {
     batch b;
     make(&b, FL_LAY_PADDED, true);

@@ -1,4 +1,5 @@
-/* A WebP of every coding, cut anywhere or with any byte changed, is refused or read within its bytes; a box is what the whole says. */
+/* A WebP of every coding, cut anywhere or with any byte changed, is refused or read within its bytes; a box
+ * is what the whole says. */
 #include "webp/webp.h"
 
 #include <webp/encode.h>

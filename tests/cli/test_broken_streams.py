@@ -1,4 +1,5 @@
-"""Commands whose stdout or stderr is closed, full, or a pipe that nobody reads: an exit status, one sentence at most, no traceback."""
+"""Commands whose stdout or stderr is closed, full, or a pipe that nobody reads: an exit status, one
+sentence at most, no traceback."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ BOTH = [(one, other) for one in (None, closed, full, unread) for other in (None,
 
 
 class Broken:
-    """Runs `fastload` in a forked child with broken streams: a start of the interpreter would take most of the time."""
+    """Runs `fastload` in a forked child with broken streams: a start of the interpreter would take most of
+    the time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -91,9 +93,8 @@ class Broken:
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broken]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            main, "app", get_command(main.app)
-        )  # typer reads the signatures of all commands at each call else
+        # Typer reads the signatures of all commands at each call else.
+        patched.setattr(main, "app", get_command(main.app))
         patched.setattr(sys, "argv", ["fastload", "info", "--help"])
         with pytest.raises(SystemExit):
             main.main()  # imports, once, what each child would
@@ -112,8 +113,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_way_that_streams_are_broken(
     broken: Broken, dataset: Path, out: Break | None, err: Break | None
 ) -> None:
-    """A closed stream is like /dev/null. If stdout is full, one sentence says so, with status 2; if nobody reads it, status 2 alone.
-    A broken stderr changes no status."""
+    """A closed stream is like /dev/null. If stdout is full, one sentence says so, with status 2; if nobody
+    reads it, status 2 alone. A broken stderr changes no status."""
     lost = out in (full, unread)
     for arguments, status, shown, said in (
         (["info", dataset], 2 * lost, "samples", FULL * (out is full)),
@@ -139,7 +140,8 @@ def test_every_command(broken: Broken, name: str) -> None:
 
 
 def test_a_commands_work_is_done(broken: Broken, dataset: Path, tmp_path: Path) -> None:
-    """Commands that make something make it whole, whatever happens to what they print of it, and to their progress."""
+    """Commands that make something make it whole, whatever happens to what they print of it, and to their
+    progress."""
     photos = dataset.parent / "photos"
     for command, inputs, out in (
         ("pack", [photos], closed),
@@ -158,11 +160,12 @@ def test_a_commands_work_is_done(broken: Broken, dataset: Path, tmp_path: Path) 
 
 
 def test_no_file_gets_a_closed_streams_number(tmp_path: Path) -> None:
-    """stdin, stdout and stderr are /dev/null in a command and in what it starts; the program of `fastload run` gets them closed, as given.
-    A real start of the interpreter."""
+    """stdin, stdout and stderr are /dev/null in a command and in what it starts; the program of
+    `fastload run` gets them closed, as given. A real start of the interpreter."""
     show = tmp_path / "show.py"
     show.write_text(
-        f"import os, sys; open({str(tmp_path / 'seen')!r}, 'w').write(f'{{sys.stdin}} {{sys.stdout}} {{sys.stderr}}')"
+        f"import os, sys; open({str(tmp_path / 'seen')!r}, 'w').write(f'{{sys.stdin}} {{sys.stdout}} "
+        f"{{sys.stderr}}')"
     )
     for module in ("fastload", "fastload.run"):
         run = ["run"] if module == "fastload" else []

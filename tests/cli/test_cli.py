@@ -87,7 +87,8 @@ def test_verify_lists_bad_samples_and_exits_1(source: Path, tmp_path: Path) -> N
 
 
 def test_index_of_a_packed_dataset(source: Path, tmp_path: Path) -> None:
-    """What --no-index left out is added later, and told; a second run finds nothing to do; errors are one line."""
+    """What --no-index left out is added later, and told; a second run finds nothing to do; errors are one
+    line."""
     assert run("pack", source, tmp_path / "with", "-q").returncode == 0
     assert run("pack", source, tmp_path / "ds", "-q", "--no-index").returncode == 0
     indexed = Manifest.load(tmp_path / "with").summary["indexed"]
@@ -148,7 +149,8 @@ def test_skipped_and_doubtful_samples_are_named(source: Path, tmp_path: Path) ->
 
 
 def test_what_was_left_out_is_told(source: Path, tmp_path: Path) -> None:
-    """The summary has a note for each kind, with its count, an example, and the option; info has the counts."""
+    """The summary has a note for each kind, with its count, an example, and the option; info has the
+    counts."""
     block = Image.Exif()
     block[0x0112] = 6
     Image.new("RGB", (16, 16)).save(source / "cat" / "turned.jpg", exif=block.tobytes())
@@ -206,7 +208,8 @@ def test_pack_and_verify_do_not_import_torch(source: Path, tmp_path: Path) -> No
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from fastload.packing import pack, verify\n"
-        f"pack({str(source)!r}, {str(tmp_path / 'ds')!r}); assert verify({str(tmp_path / 'ds')!r}, decode=True).ok"
+        f"pack({str(source)!r}, {str(tmp_path / 'ds')!r}); assert verify({str(tmp_path / 'ds')!r}, "
+        "decode=True).ok"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -38,7 +38,8 @@ def words_of(text: str) -> set[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_commands_help_fits_80_columns(shown: Any, name: str) -> None:
-    """No line is wider, each word is one of the texts it is made from, and each argument and option is there in one piece."""
+    """No line is wider, each word is one of the texts it is made from, and each argument and option is
+    there in one piece."""
     text = shown(name, "--help")
     assert text == shown(name, "-h")
     assert max(map(len, text.splitlines())) <= 80

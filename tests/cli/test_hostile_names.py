@@ -1,4 +1,5 @@
-"""Names that somebody else chose, on a terminal: nothing in them is obeyed, and no encoding stops a command."""
+"""Names that somebody else chose, on a terminal: nothing in them is obeyed, and no encoding stops a
+command."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from fastload.store import Manifest
 
 ROOT = Path(fastload.__path__[0]).parent
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e\r[red]\udcff"
-"""A window's title, a cleared screen, colour by a C1 code, reversed text, a return, rich's markup, a byte that is no UTF-8."""
+"""A window's title, a cleared screen, colour by a C1 code, reversed text, a return, rich's markup, a byte
+that is no UTF-8."""
 
 
 def jpeg(seed: int = 0) -> bytes:
@@ -127,7 +129,8 @@ def test_any_name_goes_into_any_encoding(tmp_path: Path, encoding: str) -> None:
 
 @pytest.mark.parametrize("name", ["x.jpg", "x.png"])
 def test_no_image_starts_a_program(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostScript under an image's name is no image: a Ghostscript that is in PATH is not started, by pack or by the benchmark."""
+    """PostScript under an image's name is no image: a Ghostscript that is in PATH is not started, by pack
+    or by the benchmark."""
     script = tmp_path / "bin" / "gs"
     script.parent.mkdir()
     script.write_text(f"#!/bin/sh\ntouch '{tmp_path}/started'\necho 10.0\n")
@@ -148,7 +151,8 @@ def test_no_image_starts_a_program(tmp_path: Path, name: str, monkeypatch: pytes
 
 
 def test_pillows_own_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image that Pillow takes for a decompression bomb is left out, and the reason says whose limit it is."""
+    """An image that Pillow takes for a decompression bomb is left out, and the reason says whose limit it
+    is."""
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
     folder = tmp_path / "src" / "cat"
     folder.mkdir(parents=True)
@@ -160,8 +164,9 @@ def test_pillows_own_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_images_are_opened_in_one_place() -> None:
-    """`Image.open`, which takes any format unless they are named, is called once in all that is shipped and run, and once where a
-    benchmark imitates other people's programs; those of other loaders, in environments of their own, call it as their users do."""
+    """`Image.open`, which takes any format unless they are named, is called once in all that is shipped and
+    run, and once where a benchmark imitates other people's programs; those of other loaders, in environments
+    of their own, call it as their users do."""
     files = [
         path
         for folder in ("fastload", "benchmarks", "examples", "tools")

@@ -30,7 +30,8 @@ def test_a_long_text_ends_at_a_word() -> None:
 def test_info_is_ten_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without --all the first ten lines, each on a line of its own, with the command that shows the rest; with --all everything."""
+    """Without --all the first ten lines, each on a line of its own, with the command that shows the rest;
+    with --all everything."""
     write_folder(tmp_path / "photos", 12)
     pack(tmp_path / "photos", tmp_path / "train.fl", progress=False)
     monkeypatch.chdir(tmp_path)
@@ -55,7 +56,8 @@ def test_info_is_ten_lines(
 
 
 def test_a_bar_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the largest numbers and a long path as the title, one line has what is done, one rate and the time that is left."""
+    """With the largest numbers and a long path as the title, one line has what is done, one rate and the
+    time that is left."""
     from rich import console
 
     out = io.StringIO()

@@ -49,7 +49,10 @@ class Programs:
     def command(self, *arguments: object, command_line: bool = False) -> list[str]:
         """The command that runs the copy of fastload under test, wherever the program's folder is."""
         module = "fastload" if command_line else "fastload.run"
-        start = f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+        start = (
+            f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({module!r}, "
+            "run_name='__main__', alter_sys=True)"
+        )
         given = ["run", *arguments] if command_line else arguments
         return [sys.executable, "-c", start, *map(str, given)]
 
@@ -94,7 +97,8 @@ def test_a_program_sees_what_python_shows_it(programs: Programs) -> None:
         """
         import json, sys
         main = sys.modules["__main__"]
-        print(json.dumps([sys.argv, __name__, main.__file__, sys.path, "torch" in sys.modules, str(main.__spec__)[:20]]))
+        print(json.dumps([sys.argv, __name__, main.__file__, sys.path, "torch" in sys.modules,
+            str(main.__spec__)[:20]]))
         print("told", file=sys.stderr)
         sys.exit(7)
         """,
@@ -113,7 +117,8 @@ def test_a_program_sees_what_python_shows_it(programs: Programs) -> None:
 
 
 def test_tracebacks_and_signals(programs: Programs) -> None:
-    """An exception's traceback has no frame but the program's, and Ctrl-C ends the process by the signal, as under `python`."""
+    """An exception's traceback has no frame but the program's, and Ctrl-C ends the process by the signal,
+    as under `python`."""
     path = programs.write("fail.py", LOADER + "DataLoader(data)\nraise KeyError('gone')\n")
     ours, theirs = programs.run("-q", path), programs.plain([sys.executable, str(path)])
     assert (ours.returncode, ours.stderr) == (1, theirs.stderr)
@@ -129,8 +134,8 @@ def test_tracebacks_and_signals(programs: Programs) -> None:
 
 
 def test_the_name_gives_fastloader(programs: Programs) -> None:
-    """Both modules' names give a FastLoader; batches are torch's; subclasses, isinstance, exact types, abstract bases and pickles hold; and
-    the report counts the loaders."""
+    """Both modules' names give a FastLoader; batches are torch's; subclasses, isinstance, exact types,
+    abstract bases and pickles hold; and the report counts the loaders."""
     path = programs.write(
         "train.py",
         LOADER
@@ -183,8 +188,9 @@ DataLoader[int]
 
 
 def test_torchs_loader_runs_what_fastloader_refuses(programs: Programs) -> None:
-    """Arguments that FastLoader refuses, at once or at iter(), run by torch's DataLoader, with one line a reason; a mistake has torch's
-    exception; -W error breaks nothing; and such a loader pickles and counts as a DataLoader."""
+    """Arguments that FastLoader refuses, at once or at iter(), run by torch's DataLoader, with one line a
+    reason; a mistake has torch's exception; -W error breaks nothing; and such a loader pickles and counts as
+    a DataLoader."""
     path = programs.write(
         "refused.py",
         LOADER
@@ -203,7 +209,8 @@ text = DataLoader("abcd", batch_size=2)
 again = pickle.loads(pickle.dumps(text))
 assert type(again) is DataLoader and [list(batch) for batch in again] == [["a", "b"], ["c", "d"]]
 assert [list(batch) for batch in DataLoader("abcd", 2, num_workers=1)] == [["a", "b"], ["c", "d"]]
-assert fails(lambda: DataLoader(data, batch_size=0)) == "ValueError" and fails(lambda: DataLoader(data, wrong=1)) == "TypeError"
+assert fails(lambda: DataLoader(data, batch_size=0)) == "ValueError" and fails(lambda: DataLoader(data,
+    wrong=1)) == "TypeError"
 text.set_epoch(3)
 text.load_state_dict(text.state_dict())
 
@@ -220,9 +227,11 @@ assert len(list(Odd(data, batch_size=5))) == 4
     assert done.returncode == 0, done.stderr
     told = done.stderr.splitlines()
     assert told[:3] == [
-        "fastload run: torch's DataLoader runs the loader of TensorDataset: timeout=5 bounds the wait for workers, and num_workers=0 has "
+        "fastload run: torch's DataLoader runs the loader of TensorDataset: timeout=5 bounds the "
+        "wait for workers, and num_workers=0 has "
         "none: drop one of them",
-        "fastload run: torch's DataLoader runs the loader of str: a path is a packed dataset for FastLoader only",
+        "fastload run: torch's DataLoader runs the loader of str: a path is a packed dataset for "
+        "FastLoader only",
         "fastload run: torch's DataLoader runs the loader of TensorDataset: not this one",
     ]
     assert told[3] == "fastload run: 6 loaders: 6 by torch's DataLoader"
@@ -231,8 +240,9 @@ assert len(list(Odd(data, batch_size=5))) == 4
 
 @pytest.mark.long
 def test_children_belong_to_the_run(programs: Programs) -> None:
-    """Children of multiprocessing's spawn and forkserver, worker processes and other Python programs have the name too, with classes of the
-    program's own; a sitecustomize of the user's is still imported, and a child whose environment is empty is left alone."""
+    """Children of multiprocessing's spawn and forkserver, worker processes and other Python programs have the
+    name too, with classes of the program's own; a sitecustomize of the user's is still imported, and a child
+    whose environment is empty is left alone."""
     programs.write("mine/sitecustomize.py", "import sys\nsys.user_was_here = True\n")
     path = programs.write(
         "children.py",
@@ -248,7 +258,8 @@ class Deep(torch.utils.data.Dataset):
         from torch.utils.data import DataLoader
         return int(DataLoader.__module__ == "fastload.run.stand_in")
 def told(queue, loader):
-    queue.put((Mine.__mro__[1].__module__, type(loader).__qualname__, len(list(loader)), sys.user_was_here, __name__))
+    queue.put((Mine.__mro__[1].__module__, type(loader).__qualname__, len(list(loader)), sys.user_was_here,
+        __name__))
 if __name__ == "__main__":
     for method in ("spawn", "forkserver"):
         context = multiprocessing.get_context(method)
@@ -258,9 +269,11 @@ if __name__ == "__main__":
         assert queue.get() == ("fastload.run.stand_in", "Mine", 5, True, "__mp_main__")
         child.join()
         assert child.exitcode == 0
-        assert torch.cat(list(DataLoader(Deep(), num_workers=1, multiprocessing_context=method))).tolist() == [1] * 4
+        assert torch.cat(list(DataLoader(Deep(), num_workers=1,
+            multiprocessing_context=method))).tolist() == [1] * 4
     code = "from torch.utils.data import DataLoader; print(DataLoader.__module__)"
-    names = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.strip() for env in (None, {})]
+    names = [subprocess.run([sys.executable, "-c", code], env=env, capture_output=True,
+        text=True).stdout.strip() for env in (None, {})]
     assert names == ["fastload.run.stand_in", "torch.utils.data.dataloader"], names
 """,
     )
@@ -270,8 +283,8 @@ if __name__ == "__main__":
 
 
 def test_a_comparison_changes_nothing(programs: Programs) -> None:
-    """--compare tells the ratio, once for each kind of loader: draws, order and the dataset's own count are as without it, and what cannot
-    be compared without a trace says so."""
+    """--compare tells the ratio, once for each kind of loader: draws, order and the dataset's own count are
+    as without it, and what cannot be compared without a trace says so."""
     path = programs.write(
         "compare.py",
         LOADER
@@ -292,7 +305,8 @@ class Stream(torch.utils.data.IterableDataset):
 torch.manual_seed(0), random.seed(0), np.random.seed(0)
 generator = torch.Generator().manual_seed(5)
 drawn = []
-for options in ({"num_workers": 2}, {"num_workers": 2}, {"num_workers": 0}, {"num_workers": 1, "generator": generator}):
+for options in ({"num_workers": 2}, {"num_workers": 2}, {"num_workers": 0}, {"num_workers": 1,
+    "generator": generator}):
     counting = Counting()
     drawn += [labels.tolist() for _, labels in DataLoader(counting, 4, shuffle=True, **options)]
     assert counting.asked == (0 if options["num_workers"] else 40)
@@ -303,12 +317,16 @@ print(drawn, torch.rand(1), random.random(), np.random.rand(), torch.rand(1, gen
     ours, theirs = programs.run("--compare", 3, path), programs.plain([sys.executable, str(path)])
     assert (ours.returncode, ours.stdout) == (0, theirs.stdout), ours.stderr
     told = [line for line in ours.stderr.splitlines() if line.startswith("fastload run: the loader of ")]
-    ratio = r"3 batches each, start included: [\d.]+ s by FastLoader, [\d.]+ s by torch's DataLoader, [\d.]+ times as fast"
+    ratio = (
+        r"3 batches each, start included: [\d.]+ s by FastLoader, [\d.]+ s by torch's DataLoader, [\d.]+ "
+        r"times as fast"
+    )
     for line, text in zip(
         told,
         (
             rf"Counting, {ratio}",
-            r"Counting is not compared: both make samples in the calling process, where the dataset may notice",
+            r"Counting is not compared: both make samples in the calling process, where the dataset "
+            r"may notice",
             rf"Counting, {ratio}",
             r"Stream is not compared: its IterableDataset would be used up",
         ),
@@ -329,9 +347,11 @@ def test_image_folders_run_on_native_threads(programs: Programs) -> None:
         import torchvision_ops
         import torchvision
         from torchvision.transforms import v2
-        steps = v2.Compose([v2.PILToTensor(), v2.Resize(32), v2.CenterCrop(32), v2.ToDtype(torch.float32, scale=True)])
+        steps = v2.Compose([v2.PILToTensor(), v2.Resize(32), v2.CenterCrop(32), v2.ToDtype(torch.float32,
+            scale=True)])
         photos = torchvision.datasets.ImageFolder("photos", steps)
-        print(sum(len(labels) for _, labels in torch.utils.data.DataLoader(photos, batch_size=4, num_workers=2)))
+        print(sum(len(labels) for _, labels in torch.utils.data.DataLoader(photos, batch_size=4,
+            num_workers=2)))
         """,
     )
     done = programs.warm("--compare", 2, path, env={"PYTHONPATH": str(TESTS)}, imports=warm.TRAINING)
@@ -343,7 +363,8 @@ def test_image_folders_run_on_native_threads(programs: Programs) -> None:
 
 @pytest.mark.long
 def test_torchrun(programs: Programs) -> None:
-    """Both ways of torchrun, and torchrun started by the run, give each rank FastLoader; the first rank reports."""
+    """Both ways of torchrun, and torchrun started by the run, give each rank FastLoader; the first rank
+    reports."""
     path = programs.write(
         "ranks.py",
         LOADER
@@ -352,7 +373,8 @@ import json, os, sys
 import torch.distributed as dist
 from torch.utils.data import DistributedSampler
 dist.init_process_group("gloo")
-mine = torch.cat([labels for _, labels in DataLoader(data, 4, sampler=DistributedSampler(data, shuffle=False))])
+mine = torch.cat([labels for _, labels in DataLoader(data, 4, sampler=DistributedSampler(data,
+    shuffle=False))])
 everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
 dist.all_gather(everyone, mine)
 if dist.get_rank() == 0:
@@ -375,7 +397,8 @@ dist.destroy_process_group()
 
 @pytest.mark.long
 def test_libraries(programs: Programs) -> None:
-    """timm's create_loader and its loader over epochs, torchdata's StatefulDataLoader, accelerate and Lightning work in a run."""
+    """timm's create_loader and its loader over epochs, torchdata's StatefulDataLoader, accelerate and
+    Lightning work in a run."""
     for name in ("timm", "torchdata", "accelerate", "lightning"):
         pytest.importorskip(name)
     write_folder(programs.folder / "photos", 12)
@@ -391,7 +414,8 @@ import lightning
 
 photos = ImageDataset("photos")
 for options in ({}, {"use_multi_epochs_loader": True, "persistent_workers": True}):
-    loader = create_loader(photos, (3, 32, 32), 4, is_training=True, num_workers=1, use_prefetcher=False, **options)
+    loader = create_loader(photos, (3, 32, 32), 4, is_training=True, num_workers=1, use_prefetcher=False,
+        **options)
     assert isinstance(loader, DataLoader)
     for epoch in range(2):
         assert [tuple(images.shape) for images, _ in loader] == [(4, 3, 32, 32)] * 3
@@ -410,8 +434,10 @@ class Model(lightning.LightningModule):
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), 0.1)
 model = Model()
-quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-lightning.Trainer(accelerator="cpu", max_epochs=2, **quiet).fit(model, DataLoader(data, batch_size=4, shuffle=True, num_workers=1))
+quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
+    "enable_model_summary": False}
+lightning.Trainer(accelerator="cpu", max_epochs=2, **quiet).fit(model, DataLoader(data, batch_size=4,
+    shuffle=True, num_workers=1))
 assert model.seen == 10
 """,
     )
@@ -422,7 +448,8 @@ assert model.seen == 10
 
 
 def test_the_environment_must_reach_the_program(programs: Programs) -> None:
-    """An interpreter that ignores its environment is told so; starting costs a program without torch little."""
+    """An interpreter that ignores its environment is told so; starting costs a program without torch
+    little."""
     done = subprocess.run(
         [sys.executable, "-I", *programs.command("x.py")[1:]], capture_output=True, text=True, check=False
     )

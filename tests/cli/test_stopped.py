@@ -1,4 +1,5 @@
-"""Ctrl-C: a real SIGINT to the real command, which ends soon with one sentence, exit code 130, and the command that goes on."""
+"""Ctrl-C: a real SIGINT to the real command, which ends soon with one sentence, exit code 130, and the
+command that goes on."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ def rerun(command: list[str]) -> None:
 
 @pytest.mark.parametrize("module", ["typer", "fastload.cli.stopped", "fastload.packing.options"])
 def test_while_the_program_is_imported(module: str) -> None:
-    """Ctrl-C before the command has begun ends with a sentence too, also where an exception would be swallowed."""
+    """Ctrl-C before the command has begun ends with a sentence too, also where an exception would be
+    swallowed."""
     code = (
         "import os, signal, sys, time\n"
         "class Finder:\n"

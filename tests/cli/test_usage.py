@@ -1,4 +1,5 @@
-"""Wrong usage: one sentence in our own words for each mistake, which says what was given, where, and what may stand there."""
+"""Wrong usage: one sentence in our own words for each mistake, which says what was given, where, and what
+may stand there."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         ("columns train.fl", "add|drop and FILE|NAME are missing"),
         (
             "drop train.fl",
-            "--where is missing: `fastload drop` is called as in `fastload drop train.fl --where 'label = 3'`",
+            "--where is missing: `fastload drop` is called as in `fastload drop train.fl --where "
+            "'label = 3'`",
         ),
         ("unpack train.fl", "DIR is missing"),
         ("export train.fl", "FILE is missing"),
@@ -80,7 +82,8 @@ def test_mistakes(run: Run, line: str, message: str) -> None:
 
 
 def wrong_values() -> list[Any]:
-    """Each option of each command that is a number or one of several words, with a value that is none of them."""
+    """Each option of each command that is a number or one of several words, with a value that is none of
+    them."""
     found = []
     for name, command in main_module.COMMANDS.items():
         hints = get_type_hints(command, include_extras=True)
@@ -99,7 +102,8 @@ def wrong_values() -> list[Any]:
 
 @pytest.mark.parametrize(("name", "flag"), wrong_values())
 def test_every_option_says_what_it_takes(run: Run, name: str, flag: str) -> None:
-    """A value of another kind gives a sentence with the option, the value and what is allowed, and no word of a library."""
+    """A value of another kind gives a sentence with the option, the value and what is allowed, and no word
+    of a library."""
     rest = example(name).strip("`").removeprefix(f"fastload {name} ").replace("--encode dct", "")
     text = run(f"{name} {flag} wrong {rest}")
     assert text.startswith(f"{flag} 'wrong': give ")
@@ -108,14 +112,17 @@ def test_every_option_says_what_it_takes(run: Run, name: str, flag: str) -> None
 
 
 def test_a_folder_of_photos_is_no_dataset(run: Run, tmp_path: Path) -> None:
-    """Every command that needs a dataset says so of a folder of photos, and advises to pack into another folder."""
+    """Every command that needs a dataset says so of a folder of photos, and advises to pack into another
+    folder."""
     photos = write_folder(tmp_path / "photos", 2)
     fastload.pack(photos, tmp_path / "ds")
     before = sorted(photos.rglob("*"))
     for line in (
         "info photos",
-        "verify photos", "index photos", "unpack photos out", "export photos out.tar", "prune photos", "rebase photos photos",
-        "drop photos --where label=1", "append photos photos", "concat ds photos out", "columns photos drop label", "push photos file:///x/y",
+        "verify photos", "index photos", "unpack photos out", "export photos out.tar", "prune photos",
+        "rebase photos photos",
+        "drop photos --where label=1", "append photos photos", "concat ds photos out",
+        "columns photos drop label", "push photos file:///x/y",
         "convert photos out",
     ):  # fmt: skip
         text = run(line)
@@ -126,7 +133,8 @@ def test_a_folder_of_photos_is_no_dataset(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_misspelt_dataset(run: Run, tmp_path: Path) -> None:
-    """The dataset beside it with a name like that is named; where there is none, or only a folder of photos, none is."""
+    """The dataset beside it with a name like that is named; where there is none, or only a folder of
+    photos, none is."""
     photos = write_folder(tmp_path / "photos", 2)
     fastload.pack(photos, tmp_path / "train.fl")
     for line in ("info trian.fl", "verify trian.fl", "drop trian.fl --where label=1", "bench trian.fl"):
@@ -149,7 +157,8 @@ def test_misspelt_source(run: Run, tmp_path: Path, command: str) -> None:
 
 @pytest.mark.parametrize("command", ["pack", "attach"])
 def test_source_and_dataset_the_wrong_way_round(run: Run, tmp_path: Path, command: str) -> None:
-    """Where SRC is a dataset, or not there, and OUT is what could be packed, the message says so and names the command that was meant."""
+    """Where SRC is a dataset, or not there, and OUT is what could be packed, the message says so and names
+    the command that was meant."""
     photos = write_folder(tmp_path / "photos", 2)
     fastload.pack(photos, tmp_path / "ds")
     before = sorted(photos.rglob("*"))
@@ -180,7 +189,8 @@ def test_source_and_dataset_the_wrong_way_round(run: Run, tmp_path: Path, comman
         ),
         (
             "cache --cache-size 5GB",
-            "--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl --cache-size 5GB`",
+            "--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl "
+            "--cache-size 5GB`",
         ),
         (
             "cache s3://bucket/x --remove --cache-size 5GB",

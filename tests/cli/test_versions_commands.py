@@ -27,7 +27,8 @@ def run(
 def test_a_dataset_that_lives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command of the guide's example, one after another, says its version and counts; a wrong one is one line and exit code 2."""
+    """Every command of the guide's example, one after another, says its version and counts; a wrong one is
+    one line and exit code 2."""
     photos, out = write_folder(tmp_path / "photos", 12), tmp_path / "ds"
     (tmp_path / "captions.csv").write_text("caption\n" + "".join(f"photo {number}\n" for number in range(24)))
     steps: list[tuple[list[object], int, str]] = [

@@ -1,4 +1,5 @@
-"""Fixtures of packing on a cluster: a Ray cluster of two raylets, each with one CPU, which are processes of this machine."""
+"""Fixtures of packing on a cluster: a Ray cluster of two raylets, each with one CPU, which are processes
+of this machine."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ RAY_SETTINGS = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_worker_niceness": "0",
 }
-"""Ray reports to nobody, leaves no token in the home folder and says nothing of GPUs. Its workers run at normal priority: the default
-niceness of 15 leaves them a thirtieth of a core beside a test that computes, where importing torch takes minutes."""
+"""Ray reports to nobody, leaves no token in the home folder and says nothing of GPUs. Its workers run at
+normal priority: the default niceness of 15 leaves them a thirtieth of a core beside a test that computes,
+where importing torch takes minutes."""
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +52,8 @@ def ray_environment() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def cluster(ray_environment: Path) -> Iterator[Any]:
-    """A cluster of two raylets, each with one CPU, shared by all tests; who kills a raylet adds one of its own first."""
+    """A cluster of two raylets, each with one CPU, shared by all tests; who kills a raylet adds one of its
+    own first."""
     import ray
     from ray.cluster_utils import Cluster
 

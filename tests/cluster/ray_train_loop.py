@@ -8,7 +8,8 @@ from typing import Any
 
 
 def loop(config: dict[str, Any]) -> None:
-    """Notes the labels of three epochs of a sharded loader, and of one that Ray Train shards, and what it made of each."""
+    """Notes the labels of three epochs of a sharded loader, and of one that Ray Train shards, and what it
+    made of each."""
     import ray.train
     from ray.train.torch import prepare_data_loader
 

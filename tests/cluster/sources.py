@@ -29,7 +29,8 @@ class Kills(FolderSource):
 
 
 class KillsAlways(FolderSource):
-    """A folder of which one sample kills every process but the driver that reads it, as the kernel does for want of memory."""
+    """A folder of which one sample kills every process but the driver that reads it, as the kernel does
+    for want of memory."""
 
     def __init__(self, folder: Path, position: int, killed: Path) -> None:
         super().__init__(str(folder))
@@ -53,7 +54,8 @@ DEATHS = {
 
 
 class Deadly(FolderSource):
-    """A folder of which some samples end every process but the driver that reads them, each in its own way of `DEATHS`."""
+    """A folder of which some samples end every process but the driver that reads them, each in its own way
+    of `DEATHS`."""
 
     def __init__(self, folder: Path, deaths: dict[int, str], killed: Path) -> None:
         super().__init__(str(folder))

@@ -59,7 +59,8 @@ def test_the_same_objects(
 def test_overwrite(
     tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, contents: Callable[[str], dict[str, bytes]]
 ) -> None:
-    """The old dataset is there until the new one is complete, also where the new one stopped and was resumed; its shards have new names."""
+    """The old dataset is there until the new one is complete, also where the new one stopped and was
+    resumed; its shards have new names."""
     url, how = "s3://fastload/again", {"ray": cluster.address, "storage_options": seaweedfs.options()}
     fastload.pack(folder(tmp_path / "first"), url, shard_samples=20, **how)  # type: ignore[arg-type]
     old = contents(url)

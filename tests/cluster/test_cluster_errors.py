@@ -58,7 +58,8 @@ def test_options_without_meaning(tmp_path: Path, cluster: Any, given: dict[str, 
 
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A path that leads to a folder of this process alone, as a local disk's does: each process has another working directory."""
+    """A path that leads to a folder of this process alone, as a local disk's does: each process has
+    another working directory."""
     monkeypatch.chdir(tmp_path)
     return Path("/proc/self/cwd")
 
@@ -108,7 +109,8 @@ def test_no_node_for_a_task(tmp_path: Path, cluster: Any, monkeypatch: pytest.Mo
 def test_a_worker_that_is_killed_each_time(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task whose process the kernel kills is run again so many times, by another process each; then the error names its shard."""
+    """A task whose process the kernel kills is run again so many times, by another process each; then the
+    error names its shard."""
     monkeypatch.setattr(driver, "RETRIES", 1)
     root, killed = folder(tmp_path / "src"), tmp_path / "killed"
     killed.mkdir()
@@ -127,14 +129,16 @@ def test_a_worker_that_is_killed_each_time(
 def test_a_node_without_memory(
     tmp_path: Path, ray_environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks that Ray's memory monitor ends are run again so many times, and not for ever: then the error says that memory is short."""
+    """Tasks that Ray's memory monitor ends are run again so many times, and not for ever: then the error
+    says that memory is short."""
     from ray.cluster_utils import Cluster
 
     monkeypatch.setattr(driver, "RETRIES", 1)
+    # Any machine uses more than that.
     short = {
         "memory_usage_threshold": 0.001,
         "memory_monitor_refresh_ms": 100,
-    }  # any machine uses more than that
+    }
     node = {
         "num_cpus": 1,
         "object_store_memory": 80 << 20,
@@ -153,7 +157,8 @@ def test_a_node_without_memory(
 
 
 def test_folders_in_the_way(tmp_path: Path, cluster: Any) -> None:
-    """A pack begun on one machine is not resumed on a cluster; other files are left alone; shards without a journal are none of its."""
+    """A pack begun on one machine is not resumed on a cluster; other files are left alone; shards without
+    a journal are none of its."""
     source, out = folder(tmp_path / "src", bad=(20,)), tmp_path / "out"
     with pytest.raises(PackError):
         fastload.pack(source, out, shard_samples=EACH)

@@ -1,4 +1,5 @@
-"""A sample that ends the process that packs it is named, and left out under on_error="skip"; its shard's other samples are packed."""
+"""A sample that ends the process that packs it is named, and left out under on_error="skip"; its shard's
+other samples are packed."""
 
 from __future__ import annotations
 
@@ -19,14 +20,16 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
-    """A folder with a file for each process that a sample ended, named by the sample's position and the process."""
+    """A folder with a file for each process that a sample ended, named by the sample's position and the
+    process."""
     (tmp_path / "killed").mkdir()
     return tmp_path / "killed"
 
 
 @pytest.mark.long
 def test_the_killer_is_named(tmp_path: Path, cluster: Any, killed: Path) -> None:
-    """Under on_error="raise" the error names the sample, and no temporary file of the processes that it ended is left; a resume goes on."""
+    """Under on_error="raise" the error names the sample, and no temporary file of the processes that it
+    ended is left; a resume goes on."""
     root, out = folder(tmp_path / "src"), tmp_path / "out"
     place = 2 * EACH + 3
     with pytest.raises(
@@ -46,8 +49,8 @@ def test_the_killer_is_named(tmp_path: Path, cluster: Any, killed: Path) -> None
 
 @pytest.mark.long
 def test_killers_are_left_out(tmp_path: Path, cluster: Any, killed: Path) -> None:
-    """Under on_error="skip" the shards are those of a pack in which the same samples are broken files: both of one shard.
-    They are counted and named beside an ordinary bad sample, in the order of the source.
+    """Under on_error="skip" the shards are those of a pack in which the same samples are broken files: both
+    of one shard. They are counted and named beside an ordinary bad sample, in the order of the source.
     """
     deaths = {13: "exit", 16: "kill"}
     root = folder(tmp_path / "src", bad=(14,))
@@ -86,7 +89,8 @@ def at(place: int) -> AtHand:
 
 
 def test_what_counts_against_a_sample() -> None:
-    """Losses at one sample, one after the other; not those of a node, of a process that noted nothing, or past the last sample."""
+    """Losses at one sample, one after the other; not those of a node, of a process that noted nothing, or
+    past the last sample."""
     losses = TaskLosses()
     for sample in (None, at(3), at(4), at(-1), at(4), None, at(4)):
         assert losses.add(Cause.CRASH, sample) is None
@@ -99,7 +103,8 @@ def test_what_counts_against_a_sample() -> None:
 
 @pytest.mark.parametrize("cause", [Cause.CRASH, Cause.MEMORY])
 def test_a_sample_left_out_ends_the_count_of_crashes(cause: Cause) -> None:
-    """So that any number of samples may crash; where a node has no memory for any sample, the task ends after as many losses as ever."""
+    """So that any number of samples may crash; where a node has no memory for any sample, the task ends
+    after as many losses as ever."""
     losses = TaskLosses()
     for place in range(4):
         losses.add(cause, at(place))

@@ -1,4 +1,5 @@
-"""Gathered: tallies of ranges that end in any order make that of the whole pack, and few names are held meanwhile."""
+"""Gathered: tallies of ranges that end in any order make that of the whole pack, and few names are held
+meanwhile."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def test_tallies_in_any_order(ahead: int) -> None:
 
 
 def test_names_that_are_held() -> None:
-    """However many ranges have ended, the names of no more than `NAMES_KEPT` samples are held for each gap that ranges under way leave."""
+    """However many ranges have ended, the names of no more than `NAMES_KEPT` samples are held for each gap
+    that ranges under way leave."""
     found = Gathered()
     for number in ends(7, AHEAD):
         found.add(range_of(number))

@@ -1,4 +1,5 @@
-"""pack(ray=...) makes the dataset of a pack on one machine, byte for byte, whatever is lost on the way; nothing of it stays in OUT."""
+"""pack(ray=...) makes the dataset of a pack on one machine, byte for byte, whatever is lost on the way;
+nothing of it stays in OUT."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def test_the_same_bytes(tmp_path: Path, cluster: Any, how: dict[str, Any]) -> No
 
 
 def test_relative_paths_and_objects(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source named from the working directory, with names as the user wrote them, and a Dataset that is sent to the tasks."""
+    """A source named from the working directory, with names as the user wrote them, and a Dataset that is
+    sent to the tasks."""
     folder(tmp_path / "src", bad=(9,))
     monkeypatch.chdir(tmp_path)
     rows = [{"image": encoded(picture(i, 16, 24)), "label": i % 3} for i in range(9)]
@@ -48,7 +50,8 @@ def test_relative_paths_and_objects(tmp_path: Path, cluster: Any, monkeypatch: p
 
 
 def test_complete_datasets(tmp_path: Path, cluster: Any) -> None:
-    """A complete dataset is left alone, replaced by overwrite, and found complete by resume; other options are refused."""
+    """A complete dataset is left alone, replaced by overwrite, and found complete by resume; other options
+    are refused."""
     source, out = folder(tmp_path / "src"), tmp_path / "out"
     fastload.pack(source, out, shard_samples=EACH, ray=cluster.address)
     first = files_of(out)
@@ -64,7 +67,8 @@ def test_complete_datasets(tmp_path: Path, cluster: Any) -> None:
 
 
 def test_the_first_bad_sample_is_named(tmp_path: Path, cluster: Any) -> None:
-    """Under on_error="raise" it is the first by position, whichever task failed first; a resume makes only what is missing."""
+    """Under on_error="raise" it is the first by position, whichever task failed first; a resume makes only
+    what is missing."""
     bad = (9, 20, 38)
     source, out, one = folder(tmp_path / "src", bad), tmp_path / "out", tmp_path / "one"
     with pytest.raises(PackStoppedError, match=r"0009\.jpg"):
@@ -84,7 +88,8 @@ def test_the_first_bad_sample_is_named(tmp_path: Path, cluster: Any) -> None:
 
 
 def test_bad_samples_are_left_out(tmp_path: Path, cluster: Any) -> None:
-    """Under on_error="skip" counts, names and their order are those of one machine; a range without a sample has no shard."""
+    """Under on_error="skip" counts, names and their order are those of one machine; a range without a
+    sample has no shard."""
     source = folder(tmp_path / "src", (0, 9, *range(12, 18), 39))
     one = fastload.pack(source, tmp_path / "one", shard_samples=EACH, on_error="skip")
     many = fastload.pack(source, tmp_path / "many", shard_samples=EACH, on_error="skip", ray=cluster.address)
@@ -162,7 +167,8 @@ def test_the_driver_killed(tmp_path: Path, cluster: Any) -> None:
     script = (
         "import sys, fastload; from pathlib import Path; from sources import Waits;"
         "root, waiting, flag, out, address = sys.argv[1:];"
-        f"fastload.pack(Waits(Path(root), Path(waiting), Path(flag), 20), out, shard_samples={EACH}, ray=address)"
+        f"fastload.pack(Waits(Path(root), Path(waiting), Path(flag), 20), out, shard_samples={EACH}, "
+        "ray=address)"
     )
     driver = subprocess.Popen([sys.executable, "-c", script, root, waiting, flag, out, cluster.address])
     try:

@@ -1,4 +1,5 @@
-"""RangePacker: a shard is made where it is not whole, or its samples are not what they were, and left alone otherwise."""
+"""RangePacker: a shard is made where it is not whole, or its samples are not what they were, and left
+alone otherwise."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def plan_of(source: object, out: Path, token: str = "t", **options: object) -> C
         place.begin(ClusterJournal(token, schema.to_json(), identity, 0))
     found = probe(job)
     return ClusterPlan(
-        spec=SourceSpec.of(source, SourceOptions()), options=given, samples=EACH, threads=1, out=str(out), staging=None,
+        spec=SourceSpec.of(source, SourceOptions()), options=given, samples=EACH, threads=1, out=str(out),
+        staging=None,
         offset=0, token=token,
         identity=job_identity(schema, identity, VARYING), probe=found,
         listed=listed(job, found),
@@ -188,7 +190,8 @@ def test_another_driver(tmp_path: Path, source: Path) -> None:
 
 
 def test_another_source(tmp_path: Path, source: Path) -> None:
-    """A node whose folder of that name has other samples is refused: also under on_error="skip", it leaves none of them out."""
+    """A node whose folder of that name has other samples is refused: also under on_error="skip", it leaves
+    none of them out."""
     out = tmp_path / "out"
     plan = plan_of(source, out, on_error="skip")
     first = part(plan, 0)
@@ -205,7 +208,8 @@ def test_another_source(tmp_path: Path, source: Path) -> None:
 
 
 def test_another_dataset(tmp_path: Path) -> None:
-    """A source that a process opens itself, and that has other samples there, or fewer, is refused; it gives each range the same bytes."""
+    """A source that a process opens itself, and that has other samples there, or fewer, is refused; it
+    gives each range the same bytes."""
     outs = []
     for order in ("straight", "shuffled"):
         outs.append(tmp_path / order)
@@ -231,8 +235,8 @@ def test_another_dataset(tmp_path: Path) -> None:
 
 
 def test_an_unpacked_folder(tmp_path: Path) -> None:
-    """Tasks get the places of their lines, and hold no list of all: the shards are those of one machine. A node on which the lines are
-    others is refused."""
+    """Tasks get the places of their lines, and hold no list of all: the shards are those of one machine. A
+    node on which the lines are others is refused."""
     fastload.pack(Named(COUNT), tmp_path / "first.fl")
     unpack(tmp_path / "first.fl", tmp_path / "files")
     plan, out = plan_of(tmp_path / "files", tmp_path / "out"), tmp_path / "out"

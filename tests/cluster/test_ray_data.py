@@ -1,4 +1,5 @@
-"""A ray.data.Dataset is a source, with and without a cluster: its rows in its order, images as bytes or pixels."""
+"""A ray.data.Dataset is a source, with and without a cluster: its rows in its order, images as bytes or
+pixels."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def connected(cluster: Any) -> Any:
 
 
 def test_bytes_and_fields(tmp_path: Path, connected: Any) -> None:
-    """Rows with encoded images and objects: the same dataset as of a list of the same rows, whether a cluster packs it or this process."""
+    """Rows with encoded images and objects: the same dataset as of a list of the same rows, whether a
+    cluster packs it or this process."""
 
     def row(i: int) -> dict[str, Any]:
         objects = {"bbox": [[n, 1.5, 3, 4] for n in range(i % 4)], "category": [n % 2 for n in range(i % 4)]}

@@ -1,4 +1,5 @@
-"""FastLoader in Ray Train: each worker has its part of every epoch, and prepare_data_loader does not divide it once more."""
+"""FastLoader in Ray Train: each worker has its part of every epoch, and prepare_data_loader does not
+divide it once more."""
 
 from __future__ import annotations
 
@@ -37,14 +38,16 @@ sys.argv = [script, *arguments]
 ray.init(include_dashboard=False)
 example["main"]()
 """
-"""Runs the example on the arguments after its first two; each worker runs `loop` on these before the example's own loop."""
+"""Runs the example on the arguments after its first two; each worker runs `loop` on these before the
+example's own loop."""
 
 
 def run(folder: Path, *command: str) -> str:
-    """Runs a Python program on its own Ray cluster and returns its output. Fails if the exit status is not 0 or 200 s have passed.
+    """Runs a Python program on its own Ray cluster and returns its output. Fails if the exit status is not 0
+    or 200 s have passed.
 
-    It starts outside of the checkout, whose fastload may not be built. RAY_ADDRESS keeps it off the cluster of the other tests in this
-    process, which kill raylets and drivers.
+    It starts outside of the checkout, whose fastload may not be built. RAY_ADDRESS keeps it off the cluster
+    of the other tests in this process, which kill raylets and drivers.
 
     Args:
         folder: of Ray's environment.
@@ -63,7 +66,8 @@ def run(folder: Path, *command: str) -> str:
         )
     except subprocess.TimeoutExpired as late:
         pytest.fail(
-            f"the program ran for more than {late.timeout} s and printed:\n{(late.stdout or b'').decode()[-3000:]}"
+            f"the program ran for more than {late.timeout} s and "
+            f"printed:\n{(late.stdout or b'').decode()[-3000:]}"
         )
     printed = ended.stdout.decode()
     assert ended.returncode == 0, printed[-3000:]
@@ -72,9 +76,10 @@ def run(folder: Path, *command: str) -> str:
 
 @pytest.mark.timeout(240)
 def test_two_workers(tmp_path: Path, ray_environment: Path) -> None:
-    """With shard="auto" the loader is kept, with its engine: every sample once over both workers (and one twice, of 21), in another order
-    in each epoch. Without it Ray Train makes a plain DataLoader with a DistributedSampler of its own, as of any DataLoader.
-    examples/ray_train.py trains on what it is given, half of the samples on each of two workers."""
+    """With shard="auto" the loader is kept, with its engine: every sample once over both workers (and one
+    twice, of 21), in another order in each epoch. Without it Ray Train makes a plain DataLoader with a
+    DistributedSampler of its own, as of any DataLoader. examples/ray_train.py trains on what it is given,
+    half of the samples on each of two workers."""
     schema = Schema((Field("image", "image"), Field("label", "int")))
     with DatasetWriter(tmp_path / "data.fl", schema, shard_size=1 << 20, options={}) as writer:
         for index in range(COUNT):

@@ -1,4 +1,5 @@
-"""The distribution's name: in one constant, in pyproject.toml, and in every sentence that says what to install."""
+"""The distribution's name: in one constant, in pyproject.toml, and in every sentence that says what to
+install."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def test_the_constant_is_the_name_in_pyproject(project: dict[str, Any]) -> None:
 def test_no_text_installs_another_project() -> None:
     """PyPI's `fastload` is somebody else's: no text asks pip for it, alone or with extras."""
     wrong = re.compile(
-        r"""(?<![-\w])(?:pip3? (?:install|download)(?: -\S+)* ['"]?|['"`])fastload\\?\[|pip3? install ['"]?fastload\b(?!-)"""
+        r"""(?<![-\w])(?:pip3? (?:install|download)(?: -\S+)* ['"]?|['"`])fastload\\?\["""
+        r"""|pip3? install ['"]?fastload\b(?!-)"""
     )
     assert [(name, match[0]) for name, text in texts().items() for match in wrong.finditer(text)] == []
 

@@ -1,4 +1,5 @@
-"""KeyedPermutation: a bijection for every size, random to chi-square tests, the same for ever, and no memory for its elements."""
+"""KeyedPermutation: a bijection for every size, random to chi-square tests, the same for ever, and no
+memory for its elements."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def whole(count: int, key: int) -> npt.NDArray[np.int64]:
 
 
 def deviation(counts: npt.NDArray[np.int64], expected: float) -> float:
-    """Chi-square of equal frequencies, as standard deviations of a normal variable (Wilson and Hilferty's approximation)."""
+    """Chi-square of equal frequencies, as standard deviations of a normal variable (Wilson and Hilferty's
+    approximation)."""
     free = counts.size - 1
     ratio = float(((counts - expected) ** 2).sum() / expected / free)
     return float((ratio ** (1 / 3) - (1 - 2 / (9 * free))) / np.sqrt(2 / (9 * free)))
@@ -52,7 +54,8 @@ def test_each_element_once(count: int, key: int) -> None:
     stop=st.none() | st.integers(0, 4 * CHUNK),
 )
 def test_any_slice(count: int, key: int, start: int, step: int, stop: int | None) -> None:
-    """A slice has what the whole order has there; so have single positions, in any order; the positions themselves stay as they are."""
+    """A slice has what the whole order has there; so have single positions, in any order; the positions
+    themselves stay as they are."""
     order, permutation = whole(count, key), KeyedPermutation(count, key)
     found = np.concatenate([np.empty(0, np.int64), *permutation.chunks(start, step, stop)])
     assert np.array_equal(found, order[start:stop:step])
@@ -63,7 +66,8 @@ def test_any_slice(count: int, key: int, start: int, step: int, stop: int | None
 
 @pytest.mark.parametrize("count", [3, 5, 8, 17, 60])
 def test_places_and_pairs_over_many_keys(count: int) -> None:
-    """Over many keys: each element at each place, each pair of elements at two places, and each difference of neighbours, equally often."""
+    """Over many keys: each element at each place, each pair of elements at two places, and each difference
+    of neighbours, equally often."""
     orders = np.stack([whole(count, key) for key in range(KEYS)])
     places = np.stack([np.bincount(orders[:, place], minlength=count) for place in range(count)])
     assert all(abs(deviation(each, KEYS / count)) < 5 for each in places)
@@ -80,7 +84,8 @@ def test_places_and_pairs_over_many_keys(count: int) -> None:
 @pytest.mark.parametrize("count", [SMALL_COUNT - 7, SMALL_COUNT, 300_007, 1_281_167, 10**9, COUNT_LIMIT])
 @pytest.mark.parametrize("key", [0, 1, 2**63])
 def test_one_long_order(count: int, key: int) -> None:
-    """Within an order: where elements fall, pairs, triples, differences of neighbours and their low bits are as of independent draws."""
+    """Within an order: where elements fall, pairs, triples, differences of neighbours and their low bits
+    are as of independent draws."""
     permutation = KeyedPermutation(count, key)
     taken = min(count, 1 << 18) // 4 * 4
     order = permutation.at(np.arange(taken))

@@ -15,7 +15,8 @@ COUNT = 1_000_003
 
 
 def test_every_index_counts() -> None:
-    """Also one of a million that lies between others; lists, ranges, arrays and tensors of the same integers have one summary."""
+    """Also one of a million that lies between others; lists, ranges, arrays and tensors of the same
+    integers have one summary."""
     values = np.arange(COUNT)
     kinds = [
         values,

@@ -1,4 +1,5 @@
-"""Scratch folders go with their process: at the end of a block at once, after a kill with the next call; those in use stay."""
+"""Scratch folders go with their process: at the end of a block at once, after a kill with the next call;
+those in use stay."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ import pytest
 
 from fastload.common.files import scratch_folder
 
-_HOLDS = "import sys; from fastload.common.files import scratch_folder\nwith scratch_folder('test') as f: print(f, flush=True); sys.stdin.read()"
+_HOLDS = (
+    "import sys; from fastload.common.files import scratch_folder\nwith scratch_folder('test') as f: "
+    "print(f, flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,5 @@
-"""CPUs, memory and kills are read from the process's own control group and all above it, in versions 1 and 2; the tightest limit counts."""
+"""CPUs, memory and kills are read from the process's own control group and all above it, in versions 1 and
+2; the tightest limit counts."""
 
 from __future__ import annotations
 
@@ -18,9 +19,18 @@ from fastload.common import system
 GIB = 1 << 30
 UNLIMITED = 9223372036854771712  # as version 1 writes "no limit"
 
-V2_MOUNT = "29 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot"
-V1_MEMORY = "35 31 0:32 {shown} /sys/fs/cgroup/memory rw,nosuid,nodev,noexec,relatime shared:17 - cgroup cgroup rw,memory"
-V1_CPU = "33 31 0:30 {shown} /sys/fs/cgroup/cpu,cpuacct rw,nosuid,nodev,noexec,relatime shared:15 - cgroup cgroup rw,cpu,cpuacct"
+V2_MOUNT = (
+    "29 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 "
+    "rw,nsdelegate,memory_recursiveprot"
+)
+V1_MEMORY = (
+    "35 31 0:32 {shown} /sys/fs/cgroup/memory rw,nosuid,nodev,noexec,relatime shared:17 - cgroup cgroup "
+    "rw,memory"
+)
+V1_CPU = (
+    "33 31 0:30 {shown} /sys/fs/cgroup/cpu,cpuacct rw,nosuid,nodev,noexec,relatime shared:15 - cgroup "
+    "cgroup rw,cpu,cpuacct"
+)
 # What `systemd-run --user --scope` gave on Debian 12, shortened.
 SCOPE = "user.slice/user-1000.slice/user@1000.service/app.slice/run-r83.scope"
 # memory.stat after `cat` of a dataset twice: some of the cache is active, some is of tmpfs.
@@ -52,7 +62,8 @@ def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_page_cache_is_not_used_memory(tmp_path: Path) -> None:
-    """Version 2, a full page cache: files' pages, read once or often, count as free; anonymous and tmpfs pages do not."""
+    """Version 2, a full page cache: files' pages, read once or often, count as free; anonymous and tmpfs
+    pages do not."""
     files = {"memory.max": str(4 * GIB), "memory.current": str(4 * GIB - 4096), "memory.stat": V2_STAT}
     root = tree(tmp_path, "0::/", [V2_MOUNT], files)
     assert system.available_memory(root) == 4096 + 3 * GIB + 1000
@@ -60,13 +71,17 @@ def test_page_cache_is_not_used_memory(tmp_path: Path) -> None:
 
 def test_page_cache_in_version_1(tmp_path: Path) -> None:
     """Version 1: the total_ lines, which the groups below are counted in as in the usage."""
-    stat = "cache 5\ninactive_file 7\nactive_file 7\ntotal_cache 9000\ntotal_shmem 100\ntotal_inactive_file 3000\ntotal_active_file 1000"
+    stat = (
+        "cache 5\ninactive_file 7\nactive_file 7\ntotal_cache 9000\ntotal_shmem 100\ntotal_inactive_file "
+        "3000\ntotal_active_file 1000"
+    )
     files = {
         "memory/memory.limit_in_bytes": "1000000",
         "memory/memory.usage_in_bytes": "999000",
         "memory/memory.stat": stat,
     }
-    shown = "/kubepods/burstable/pod1f/ab12"  # a container without a namespace of its own: the mount shows its group as the root
+    # A container without a namespace of its own: the mount shows its group as the root
+    shown = "/kubepods/burstable/pod1f/ab12"
     root = tree(tmp_path, f"4:memory:{shown}", [V1_MEMORY.format(shown=shown)], files)
     assert system.available_memory(root) == 1000 + 4000
 
@@ -105,7 +120,8 @@ def test_own_group_not_only_the_root(tmp_path: Path, eight_cpus: None) -> None:
 
 
 def test_both_versions_side_by_side(tmp_path: Path, eight_cpus: None) -> None:
-    """Hybrid: memory and CPU under version 1, an empty version 2 beside them; -1 and a huge number are no limits."""
+    """Hybrid: memory and CPU under version 1, an empty version 2 beside them; -1 and a huge number are no
+    limits."""
     files = {
         "memory/memory.limit_in_bytes": str(UNLIMITED),
         "memory/memory.usage_in_bytes": "12345",
@@ -136,12 +152,14 @@ def test_both_versions_side_by_side(tmp_path: Path, eight_cpus: None) -> None:
     [("10000 100000", 1), ("100000 100000", 1), ("150000 100000", 2), ("900000 100000", 8), ("max 1", 8)],
 )
 def test_a_quota_is_rounded_up(tmp_path: Path, eight_cpus: None, quota: str, cpus: int) -> None:
-    """One rule for threads and for pack's workers: all of what is granted can be used, and at least one CPU is."""
+    """One rule for threads and for pack's workers: all of what is granted can be used, and at least one
+    CPU is."""
     assert system.available_cpus(tree(tmp_path, "0::/", [V2_MOUNT], {"cpu.max": quota})) == cpus
 
 
 def test_quota_and_limits_themselves(tmp_path: Path) -> None:
-    """The tightest quota is a fraction, stopped periods are those of the own group, and the largest number of version 1 is no limit."""
+    """The tightest quota is a fraction, stopped periods are those of the own group, and the largest number
+    of version 1 is no limit."""
     files = {
         "job/cpu.max": "150000 100000",
         "cpu.max": "max 100000",
@@ -170,7 +188,8 @@ def test_quota_and_limits_themselves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cgroup", ["0::/../../other", "0::/of/the/host", "", "nonsense", "0::/"])
 @pytest.mark.parametrize("limit", ["300", "max", "", "\x00"])
 def test_paths_that_are_not_shown(tmp_path: Path, eight_cpus: None, cgroup: str, limit: str) -> None:
-    """A group outside of what is mounted here, or files that hold no numbers, set no limit but the mount's own."""
+    """A group outside of what is mounted here, or files that hold no numbers, set no limit but the mount's
+    own."""
     root = tree(
         tmp_path,
         cgroup,
@@ -185,7 +204,8 @@ def test_paths_that_are_not_shown(tmp_path: Path, eight_cpus: None, cgroup: str,
 
 
 def test_more_used_than_the_limit(tmp_path: Path) -> None:
-    """A limit lowered below the usage leaves nothing, not less than nothing; without /proc nothing is known."""
+    """A limit lowered below the usage leaves nothing, not less than nothing; without /proc nothing is
+    known."""
     root = tree(tmp_path, "0::/", [V2_MOUNT], {"memory.max": "100", "memory.current": "300"})
     assert system.available_memory(root) == 0
     assert system.available_memory(tmp_path / "none") is None
@@ -212,7 +232,8 @@ INSIDE = """
         while file.read(1 << 20):
             pass
     usage = int(open(sys.argv[3] + "/memory.usage_in_bytes").read())
-    print(json.dumps([before, system.available_memory(), usage, system.available_cpus(), len(os.sched_getaffinity(0))]))
+    print(json.dumps([before, system.available_memory(), usage, system.available_cpus(),
+        len(os.sched_getaffinity(0))]))
 """
 
 
@@ -221,8 +242,8 @@ INSIDE = """
     reason="no control groups of version 1 here",
 )
 def test_in_a_real_group(tmp_path: Path) -> None:
-    """In a real group of version 1, below one whose limits are tight: reading a file twice as large as the limit leaves as much memory
-    available as before, and the quota of the group above holds."""
+    """In a real group of version 1, below one whose limits are tight: reading a file twice as large as the
+    limit leaves as much memory available as before, and the quota of the group above holds."""
     limit = 64 << 20
     big = tmp_path / "big"
     big.write_bytes(bytes(2 * limit))

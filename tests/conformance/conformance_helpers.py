@@ -1,4 +1,5 @@
-"""What the conformance tests share: running one thing under both loaders, and deep equality that sees types."""
+"""What the conformance tests share: running one thing under both loaders, and deep equality that sees
+types."""
 
 from __future__ import annotations
 
@@ -47,8 +48,9 @@ class Failure:
 
 
 def _failure(error: Exception) -> Failure:
-    """The error as a value. Its frames are cleared, since they hold themselves: an iterator of torch's that the garbage collector ends
-    together with its queues has their file descriptors closed twice, once by a feeder thread that its end starts."""
+    """The error as a value. Its frames are cleared, since they hold themselves: an iterator of torch's that
+    the garbage collector ends together with its queues has their file descriptors closed twice, once by a
+    feeder thread that its end starts."""
     failure = Failure(error)
     traceback.clear_frames(error.__traceback__)
     return failure
@@ -70,7 +72,8 @@ def seeded(seed: int = 0) -> None:
 
 
 def agree(run: Callable[[Any], Any], seed: int = 0) -> Any:
-    """`run` gives under FastLoader what it gives under DataLoader: values and types, or the same failure. Returns it."""
+    """`run` gives under FastLoader what it gives under DataLoader: values and types, or the same failure.
+    Returns it."""
     results = []
     for loader_class in LOADERS:
         seeded(seed)
@@ -125,9 +128,8 @@ def _same_tensor(a: torch.Tensor, b: torch.Tensor, at: str) -> None:
         assert a.layout != torch.sparse_coo or a.is_coalesced() == b.is_coalesced(), at
         a, b = a.to_dense(), b.to_dense()
     elif b.is_contiguous() or any(b.is_contiguous(memory_format=f) for f in CHANNELS_LAST.get(b.dim(), ())):
-        assert a.stride() == b.stride(), (
-            f"{at}: strides {a.stride()} are not {b.stride()}"
-        )  # gaps and overlaps need not be kept
+        # Gaps and overlaps need not be kept.
+        assert a.stride() == b.stride(), f"{at}: strides {a.stride()} are not {b.stride()}"
     if a.is_meta or b.is_meta:
         assert a.is_meta, at
         assert b.is_meta, at

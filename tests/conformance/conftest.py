@@ -11,7 +11,8 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 @pytest.fixture(autouse=True)
 def impatient_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DataLoader, at its end, now and then waits this long for a worker: five seconds, which these tests would spend often."""
+    """DataLoader, at its end, now and then waits this long for a worker: five seconds, which these tests
+    would spend often."""
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 1.0)
 
 

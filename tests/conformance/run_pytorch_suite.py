@@ -1,16 +1,21 @@
-"""Runs PyTorch's own test_dataloader.py twice, with torch's DataLoader and with FastLoader in its place, and compares test by test.
+"""Runs PyTorch's own test_dataloader.py twice, with torch's DataLoader and with FastLoader in its place, and
+compares test by test.
 
-torchdata's test/stateful_dataloader/test_state_dict.py goes as well (it needs parameterized): FastLoader also stands for
-StatefulDataLoader. Its tests that look into a state's layout fail, since a FastLoader's state has its own.
+torchdata's test/stateful_dataloader/test_state_dict.py goes as well (it needs parameterized): FastLoader also
+stands for StatefulDataLoader. Its tests that look into a state's layout fail, since a FastLoader's state has
+its own.
 
-The file is not part of this project: take it from a PyTorch source tree near the installed version and name its path. It needs
-expecttest (and psutil for its exit tests), which `--path` can add from a folder made by `pip install --target`.
+The file is not part of this project: take it from a PyTorch source tree near the installed version and name
+its path. It needs expecttest (and psutil for its exit tests), which `--path` can add from a folder made by
+`pip install --target`.
 
-    python tests/conformance/run_pytorch_suite.py test_dataloader.py [--path FOLDER] [--only WORD] [--baseline OLD.json] [--json NEW.json]
+    python tests/conformance/run_pytorch_suite.py test_dataloader.py [--path FOLDER] [--only WORD] [--baseline
+    OLD.json] [--json NEW.json]
 
-FastLoader takes the name `torch.utils.data.DataLoader` in every process that the suite starts, by a sitecustomize module on
-PYTHONPATH: spawned children and `python -c` see it too. A test that takes longer than --limit seconds is killed with its children
-and counts as "hang". The exit status is 1 when a test that torch's DataLoader passes is failed by FastLoader.
+FastLoader takes the name `torch.utils.data.DataLoader` in every process that the suite starts, by a
+sitecustomize module on PYTHONPATH: spawned children and `python -c` see it too. A test that takes longer than
+--limit seconds is killed with its children and counts as "hang". The exit status is 1 when a test that
+torch's DataLoader passes is failed by FastLoader.
 """
 
 from __future__ import annotations
@@ -33,7 +38,8 @@ import fastload
 
 PACKAGE_FOLDER = Path(fastload.__file__).parents[1]
 
-# Patched when `import torch` has ended: fastload itself needs a whole torch, and torch's real DataLoader as its base.
+# Patched when `import torch` has ended: fastload itself needs a whole torch, and torch's real DataLoader as
+# its base.
 SITECUSTOMIZE = """
 import importlib.abc
 import importlib.util
@@ -116,7 +122,8 @@ class _Lines(unittest.TestResult):
 
 
 def _cases(module: Any) -> list[Any]:
-    """Every test of the module, class by class; its load_tests is passed by, for it looks at the running script's name."""
+    """Every test of the module, class by class; its load_tests is passed by, for it looks at the running
+    script's name."""
     classes = [
         value
         for value in vars(module).values()
@@ -227,7 +234,8 @@ def _follow(
         if gone:
             if not current:
                 raise SystemExit(
-                    f"the suite cannot be started: exit status {process.returncode}; run it with --inside to see why"
+                    f"the suite cannot be started: exit status {process.returncode}; run it with "
+                    "--inside to see why"
                 )
             results[current] = {
                 "outcome": "crash",
@@ -289,7 +297,8 @@ def main() -> int:
             )
     passed = [sum(line["outcome"] == "ok" for line in runs.values()) for runs in (base, fast)]
     sys.stdout.write(
-        f"{len(base)} tests: DataLoader passes {passed[0]}, FastLoader {passed[1]}; {worse} passed by DataLoader only\n"
+        f"{len(base)} tests: DataLoader passes {passed[0]}, FastLoader {passed[1]}; {worse} passed "
+        "by DataLoader only\n"
     )
     return int(worse > 0)
 

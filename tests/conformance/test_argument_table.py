@@ -55,7 +55,8 @@ TABLE = _table()
 
 
 class Noted:
-    """What happens in the process that makes samples: a mark that worker_init_fn sets, a pause before the first sample."""
+    """What happens in the process that makes samples: a mark that worker_init_fn sets, a pause before the
+    first sample."""
 
     mark = 0
     pause = 0.0
@@ -176,8 +177,10 @@ class Keyed:
         return images
 
 
-# ---- what each argument does where it acts. Of in_order, device_prefetch and seed_by only that they are taken and lose nothing: what they
-# change is a matter of time, or of draws, and has tests of its own (test_batches, test_device_prefetch, test_worker_seeding).
+# ---- what each argument does where it acts
+# Of in_order, device_prefetch and seed_by only that they are taken and lose nothing: what they change is a
+# matter of time, or of draws, and has tests of its own (test_batches, test_device_prefetch,
+# test_worker_seeding).
 
 
 def batch_size(on: Engine) -> bool:
@@ -398,7 +401,8 @@ def test_the_table_is_complete() -> None:
 
 
 def test_the_arguments_are_declared_once() -> None:
-    """Signature, fields of Settings and attributes are those that Arguments declares; an attribute's annotation is that of Settings."""
+    """Signature, fields of Settings and attributes are those that Arguments declares; an attribute's
+    annotation is that of Settings."""
     declared = inspect.signature(Arguments).parameters
     assert inspect.signature(FastLoader).parameters == declared
     assert (
@@ -411,7 +415,8 @@ def test_the_arguments_are_declared_once() -> None:
 
 
 def test_a_new_argument_is_one_line(tmp_path: Path) -> None:
-    """With one more line in Arguments, FastLoader takes the argument, Settings has it, and the loader shows it."""
+    """With one more line in Arguments, FastLoader takes the argument, Settings has it, and the loader
+    shows it."""
     found = find_spec("fastload.engines.settings")
     assert found is not None
     assert found.origin is not None
@@ -441,7 +446,8 @@ assert FastLoader([1, 2]).further == 7
 def test_each_cell(
     argument: str, engine: str, packed: dict[bool, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """acts: it does what it says. refused: an error with a reason when the loader is made. warns, idle: an epoch is as it is without."""
+    """acts: it does what it says. refused: an error with a reason when the loader is made. warns, idle: an
+    epoch is as it is without."""
     monkeypatch.setattr(Noted, "pause", 0.0)
     on, mark = Engine(engine, packed), TABLE[argument, engine]
     show: Callable[[Engine], bool] = globals()[argument]

@@ -81,7 +81,8 @@ BAD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("arguments", BAD, ids=named)
 def test_bad_arguments(arguments: dict[str, Any]) -> None:
-    """Each is refused, or let pass, as torch does: the same class (or one of its own that is also torch's) and the same words."""
+    """Each is refused, or let pass, as torch does: the same class (or one of its own that is also torch's)
+    and the same words."""
     arguments = {"dataset": DATA, **arguments}
     expected, got = (
         attempt(lambda loader_class=loader_class: len(loader_class(**arguments))) for loader_class in LOADERS
@@ -103,7 +104,8 @@ def test_prefetch_factor_0_is_refused() -> None:
 
 
 def test_same_parameters() -> None:
-    """Every parameter of DataLoader is FastLoader's, of the same kind, in the same place, with the same default (num_workers aside)."""
+    """Every parameter of DataLoader is FastLoader's, of the same kind, in the same place, with the same
+    default (num_workers aside)."""
     ours, theirs = (list(inspect.signature(c.__init__).parameters.values()) for c in (FastLoader, DataLoader))
     positional = [p.name for p in theirs if p.kind is p.POSITIONAL_OR_KEYWORD]
     assert [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD] == positional
@@ -117,7 +119,8 @@ def test_same_parameters() -> None:
 
 
 def test_arguments_of_a_later_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An argument that a later DataLoader has is FastLoader's from then on, by its default; another value is refused by name."""
+    """An argument that a later DataLoader has is FastLoader's from then on, by its default; another value
+    is refused by name."""
 
     class Later(DataLoader[Any]):
         def __init__(self, dataset: Any, *, worker_method: str = "multiprocessing") -> None: ...
@@ -198,7 +201,8 @@ SHOWN = [p for p in inspect.signature(DataLoader.__init__).parameters if p not i
 
 @pytest.mark.parametrize("arguments", GOOD, ids=named)
 def test_attributes(arguments: dict[str, Any]) -> None:
-    """Every argument is an attribute of its name, and what torch's own code touches is there with torch's value."""
+    """Every argument is an attribute of its name, and what torch's own code touches is there with torch's
+    value."""
 
     def run(loader_class: Any) -> Any:
         loader = loader_class(**{"dataset": DATA, **arguments})
@@ -266,7 +270,8 @@ def test_attributes_that_may_be_set() -> None:
 
 
 def test_subclasses_and_subscripts() -> None:
-    """isinstance and issubclass hold, FastLoader[int] and subclasses of it work, and so does a subclass that overrides."""
+    """isinstance and issubclass hold, FastLoader[int] and subclasses of it work, and so does a subclass
+    that overrides."""
     assert isinstance(FastLoader(DATA), DataLoader)
     assert issubclass(FastLoader, DataLoader)
     assert list(FastLoader[int]([1, 2])) == [torch.tensor([1]), torch.tensor([2])]
@@ -283,7 +288,8 @@ def test_subclasses_and_subscripts() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_iterators(workers: int, persistent: bool) -> None:
-    """iter() gives independent iterators, or with persistent workers the same one reset; len and next work on them as torch's."""
+    """iter() gives independent iterators, or with persistent workers the same one reset; len and next work
+    on them as torch's."""
     if persistent and not workers:
         pytest.skip("persistent_workers needs workers")
 

@@ -1,4 +1,5 @@
-"""What becomes of a batch once the program has it: it stays right however long it is held, it is the program's own to change."""
+"""What becomes of a batch once the program has it: it stays right however long it is held, it is the
+program's own to change."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def reference(n: int, batch_size: int) -> list[Any]:
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_held_batches_stay_right(persistent: bool) -> None:
-    """Sixty batches held at once over two epochs, more than any ring holds, equal those made without workers."""
+    """Sixty batches held at once over two epochs, more than any ring holds, equal those made without
+    workers."""
     loader = FastLoader(Rows(sample, 121), batch_size=4, num_workers=2, persistent_workers=persistent)
     held = list(loader) + list(loader)
     same(held, reference(121, 4) * 2)
@@ -284,7 +286,8 @@ COLLATES = [
 @pytest.mark.parametrize("collate", COLLATES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_custom_collate(collate: Any, workers: int) -> None:
-    """What collate_fn returns is what the program gets, type for type, whatever it is and however it changes between batches."""
+    """What collate_fn returns is what the program gets, type for type, whatever it is and however it
+    changes between batches."""
     agree(
         lambda loader_class: list(
             loader_class(Rows(sample, 25), batch_size=3, num_workers=workers, collate_fn=collate)
@@ -338,7 +341,8 @@ class Lists:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ways_to_index(workers: int) -> None:
-    """__getitems__, a batch_sampler, samplers of lists, of tensors, of strings, of tuples, and empty batches."""
+    """__getitems__, a batch_sampler, samplers of lists, of tensors, of strings, of tuples, and empty
+    batches."""
     by_name = {"b": 1, "a": 2, ("x", 1): 3}
 
     def check(**arguments: Any) -> None:

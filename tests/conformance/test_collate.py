@@ -1,4 +1,5 @@
-"""default_collate and default_convert in workers: every kind of sample ends as torch makes it, or fails as torch fails."""
+"""default_collate and default_convert in workers: every kind of sample ends as torch makes it, or fails as
+torch fails."""
 
 from __future__ import annotations
 
@@ -71,8 +72,10 @@ def coo(i: int) -> torch.Tensor:
 
 
 DTYPES = [
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.float16,
-    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32,
+    torch.uint64, torch.float16,
+    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn,
+    torch.float8_e5m2,
 ]  # fmt: skip
 ARRAYS = ["?", "u1", "i1", "i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
 
@@ -190,8 +193,9 @@ UNBATCHED = [
     for name in SAMPLES
     if not name.startswith(("torch.", "array ")) and "unequal" not in name and "then" not in name
 ]
-# DataLoader's workers lose the quantizer or the conjugation, fail on what stacks well without workers, say of unequal sizes that storage
-# cannot be resized, or hang over an error in their queue's own thread: what it gives without workers is what is right.
+# DataLoader's workers lose the quantizer or the conjugation, fail on what stacks well without workers, say of
+# unequal sizes that storage cannot be resized, or hang over an error in their queue's own thread: what it
+# gives without workers is what is right.
 WRONG_IN_TORCHS_WORKERS = {
     "quantized",
     "conjugate",
@@ -245,7 +249,8 @@ def check_kinds(names: list[str], batch_size: int | None) -> None:
 
 
 def test_default_collate_in_a_worker() -> None:
-    """Batches of three made by one worker process, the last one short: as torch's, in values, types, strides and errors."""
+    """Batches of three made by one worker process, the last one short: as torch's, in values, types,
+    strides and errors."""
     check_kinds(list(SAMPLES), 3)
 
 
@@ -262,7 +267,8 @@ def test_default_convert_in_a_worker() -> None:
 
 @pytest.mark.parametrize("batch_size", [3, None])
 def test_what_cannot_be_pickled_is_an_error(batch_size: int | None) -> None:
-    """A batch that cannot leave its worker is an error that says so; DataLoader waits for ever. The batches after it come."""
+    """A batch that cannot leave its worker is an error that says so; DataLoader waits for ever. The
+    batches after it come."""
 
     def make(i: int) -> Any:
         return threading.Lock() if i == 0 else i

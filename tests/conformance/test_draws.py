@@ -105,7 +105,8 @@ WAYS = [(0, False), (1, False), (1, True)]
 def trace(
     loader_class: Any, dataset: Any, order: str, workers: int, persistent: bool, with_generator: bool
 ) -> list[Any]:
-    """What three epochs, the second of them broken off, and two iterators at once give and draw, with a model that draws as well."""
+    """What three epochs, the second of them broken off, and two iterators at once give and draw, with a
+    model that draws as well."""
     torch.manual_seed(7)
     generator = torch.Generator().manual_seed(11) if with_generator else None
     out: list[Any] = []
@@ -159,14 +160,14 @@ def torchs(order: str, workers: int, persistent: bool, with_generator: bool) -> 
 @pytest.mark.parametrize(
     ("engine", "order", "with_generator", "workers", "persistent"),
     [(engine, *order, *way) for engine, order, way in pairwise(["packed", "python"], ORDERS, WAYS)]
-    + [
-        ("in place", *order, *way) for order in (("shuffle", True), ("one by one", False)) for way in WAYS
-    ],  # packed data's engine
+    # Packed data's engine.
+    + [("in place", *order, *way) for order in (("shuffle", True), ("one by one", False)) for way in WAYS],
 )
 def test_draws_are_torchs(
     datasets: dict[str, Any], engine: str, order: str, with_generator: bool, workers: int, persistent: bool
 ) -> None:
-    """After every batch the batches, the global generator and generator= are those of DataLoader with the same arguments."""
+    """After every batch the batches, the global generator and generator= are those of DataLoader with the
+    same arguments."""
     got = trace(FastLoader, datasets[engine], order, workers, persistent, with_generator)
     for step, (ours, theirs) in enumerate(
         zip(got, torchs(order, workers, persistent, with_generator), strict=True)
@@ -175,7 +176,8 @@ def test_draws_are_torchs(
 
 
 class Feedback(Sampler[int]):
-    """The index is the number of batches that the loop has had; `calls` are the batches had when each index was drawn."""
+    """The index is the number of batches that the loop has had; `calls` are the batches had when each
+    index was drawn."""
 
     def __init__(self) -> None:
         self.had = 0
@@ -214,14 +216,16 @@ FEEDBACK: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", FEEDBACK, ids=str)
 def test_a_sampler_sees_the_loop_as_under_torch(datasets: dict[str, Any], options: dict[str, Any]) -> None:
-    """A sampler that reads what the loop has written sees as much of it as under DataLoader, in the second epoch as well."""
+    """A sampler that reads what the loop has written sees as much of it as under DataLoader, in the second
+    epoch as well."""
     expected = feed_back(DataLoader, Numbers(), options)
     for engine in ENGINES:
         assert feed_back(FastLoader, datasets[engine], {"num_workers": 0, **options}) == expected, engine
 
 
 def test_persistent_threads_resume(datasets: dict[str, Any]) -> None:
-    """A state from a later epoch of persistent threads goes on with its order and pixels, and so do the epochs after it."""
+    """A state from a later epoch of persistent threads goes on with its order and pixels, and so do the
+    epochs after it."""
     dataset = PackedDataset(datasets["packed"].path, transform=[T.RandomCrop(4), T.RandomHorizontalFlip()])
     options = {"batch_size": BATCH, "shuffle": True, "num_workers": 1, "persistent_workers": True}
 
@@ -244,7 +248,8 @@ def test_persistent_threads_resume(datasets: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_two_seeded_iterators_have_the_orders_of_their_epochs(datasets: dict[str, Any], engine: str) -> None:
-    """With seed= and shuffle=True an iterator has its epoch's order, also where another one began before its first batch."""
+    """With seed= and shuffle=True an iterator has its epoch's order, also where another one began before
+    its first batch."""
     for workers in (0, 1):
         options = {"batch_size": BATCH, "shuffle": True, "seed": 4, "num_workers": workers}
         alone = [
@@ -259,7 +264,8 @@ def test_two_seeded_iterators_have_the_orders_of_their_epochs(datasets: dict[str
 
 
 def test_explain_says_how_far_a_sampler_is_drawn(datasets: dict[str, Any]) -> None:
-    """The line names the sampler, and the batches that are drawn ahead; known samplers are drawn as far ahead as is read."""
+    """The line names the sampler, and the batches that are drawn ahead; known samplers are drawn as far
+    ahead as is read."""
     line = {
         workers: FastLoader(datasets["packed"], sampler=Eager(), num_workers=workers)
         .explain(all=True)

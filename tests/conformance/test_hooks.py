@@ -53,7 +53,8 @@ def test_what_worker_init_fn_raises_comes_from_next(init: Any, iterable: bool) -
     "options", [{}, {"persistent_workers": True}, {"seed_by": "sample"}, {"in_order": False}], ids=str
 )
 def test_a_worker_that_was_not_prepared_makes_no_batch(options: dict[str, Any]) -> None:
-    """Every later batch of that worker raises the same exception, in later epochs as well; no worker dies of it."""
+    """Every later batch of that worker raises the same exception, in later epochs as well; no worker dies
+    of it."""
     loader = FastLoader(
         Rows(lambda i: torch.tensor(i), 8), batch_size=2, num_workers=1, worker_init_fn=all_fail, **options
     )
@@ -110,7 +111,8 @@ def hooked(loader_class: Any) -> Any:
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (1, True)])
 def test_overridden_hooks_are_called_as_under_torch(workers: int, persistent: bool) -> None:
-    """_get_iterator, check_worker_number_rationality, __len__ and _index_sampler of a subclass do what they do under DataLoader."""
+    """_get_iterator, check_worker_number_rationality, __len__ and _index_sampler of a subclass do what
+    they do under DataLoader."""
 
     def run(loader_class: Any) -> Any:
         dataset = Rows(lambda i: torch.tensor(i), 8)
@@ -200,7 +202,8 @@ def test_overridden_properties_act_on_native_threads(packed: Any) -> None:
 
 @pytest.mark.parametrize("form", ["packed", "plain"])
 def test_a_kept_iterator_can_be_taken_away(packed: Any, form: str) -> None:
-    """Where a framework sets `_iterator` to None, the next iter() makes one anew, and draws a base seed, as DataLoader's does."""
+    """Where a framework sets `_iterator` to None, the next iter() makes one anew, and draws a base seed,
+    as DataLoader's does."""
     results = []
     for loader_class in (torch.utils.data.DataLoader, FastLoader):
         dataset: Any = (

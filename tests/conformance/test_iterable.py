@@ -78,7 +78,8 @@ def test_uneven_shares(sizes: tuple[int, ...], batch_size: int | None, persisten
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("sizes", [(7, 7, 7), (3, 0, 11), (1, 5, 2)])
 def test_three_workers(sizes: tuple[int, ...], drop_last: bool) -> None:
-    """Each worker's batches come in its own order and none is lost; drop_last drops each worker's own short batch."""
+    """Each worker's batches come in its own order and none is lost; drop_last drops each worker's own
+    short batch."""
 
     def run(loader_class: Any) -> Any:
         by_worker: dict[int, list[Any]] = {w: [] for w in range(len(sizes))}
@@ -100,7 +101,8 @@ def test_own_copies_without_shares(workers: int) -> None:
 @pytest.mark.parametrize("length", [4, 6, 100])
 @pytest.mark.parametrize("batch_size", [None, 2])
 def test_length_that_does_not_match(workers: int, length: int, batch_size: int | None) -> None:
-    """len(loader) follows the dataset's; more batches than it promised give torch's warnings, as many and of the same text."""
+    """len(loader) follows the dataset's; more batches than it promised give torch's warnings, as many and
+    of the same text."""
 
     def run(loader_class: Any) -> Any:
         loader = loader_class(Sized(5, 5, length=length), batch_size=batch_size, num_workers=workers)
@@ -129,7 +131,8 @@ def test_len(drop_last: bool) -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("batch_size", [None, 1, 2])
 def test_failing_stream(workers: int, batch_size: int | None) -> None:
-    """An exception in the stream is raised in its place, as torch raises it; one at its start is raised before any batch."""
+    """An exception in the stream is raised in its place, as torch raises it; one at its start is raised
+    before any batch."""
     agree(
         lambda loader_class: list(
             drain(iter(loader_class(Breaking(), batch_size=batch_size, num_workers=workers)))

@@ -1,4 +1,5 @@
-"""A seeded run gives, number for number, what torch's DataLoader gives: order, draws in workers, draws left to the program."""
+"""A seeded run gives, number for number, what torch's DataLoader gives: order, draws in workers, draws
+left to the program."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class DrawingSampler(Sampler[int]):
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (1, False), (3, False), (3, True)])
 def test_draws_over_epochs(workers: int, persistent: bool, shuffle: bool) -> None:
-    """Three epochs: the same indices, the same numbers from torch, random and NumPy, and the same generator state afterwards."""
+    """Three epochs: the same indices, the same numbers from torch, random and NumPy, and the same
+    generator state afterwards."""
 
     def run(loader_class: Any) -> Any:
         loader = loader_class(
@@ -63,7 +65,8 @@ def test_draws_over_epochs(workers: int, persistent: bool, shuffle: bool) -> Non
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_own_generator(persistent: bool) -> None:
-    """With generator=, base seed and order come from it: its state after each epoch is torch's, and the global one is untouched."""
+    """With generator=, base seed and order come from it: its state after each epoch is torch's, and the
+    global one is untouched."""
 
     def run(loader_class: Any) -> Any:
         generator = torch.Generator().manual_seed(9)
@@ -98,7 +101,8 @@ def test_broken_off_epoch(persistent: bool) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_draws_interleaved_with_the_program(workers: int) -> None:
-    """A sampler that draws as it goes and a training loop that draws too get torch's numbers: the same indices are asked for when."""
+    """A sampler that draws as it goes and a training loop that draws too get torch's numbers: the same
+    indices are asked for when."""
 
     def run(loader_class: Any) -> Any:
         loader = loader_class(
@@ -111,7 +115,8 @@ def test_draws_interleaved_with_the_program(workers: int) -> None:
 
 @pytest.mark.parametrize("prefetch", [1, 2, 5])
 def test_samplers_are_asked_as_far_ahead_as_in_torch(prefetch: int) -> None:
-    """prefetch_factor bounds how far the sampler is read ahead, at iter() and after every batch, as in torch."""
+    """prefetch_factor bounds how far the sampler is read ahead, at iter() and after every batch, as in
+    torch."""
 
     class Noting(DrawingSampler):
         asked = 0
@@ -157,7 +162,8 @@ def test_torch_samplers(which: int) -> None:
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_worker_seeds(persistent: bool) -> None:
-    """get_worker_info().seed is torch's, is torch.initial_seed() there, differs between workers, and between epochs of new workers."""
+    """get_worker_info().seed is torch's, is torch.initial_seed() there, differs between workers, and
+    between epochs of new workers."""
 
     def run(loader_class: Any) -> Any:
         return epochs(

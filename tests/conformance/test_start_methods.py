@@ -1,4 +1,5 @@
-"""fork, spawn and forkserver give what fork gives; under the latter two what torch cannot pickle travels all the same."""
+"""fork, spawn and forkserver give what fork gives; under the latter two what torch cannot pickle travels
+all the same."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def test_same_batches_under_every_start_method(method: str, persistent: bool) ->
 
 
 def test_lambdas_and_local_classes_under_spawn() -> None:
-    """A class and functions made inside a function, as in a notebook, reach spawned workers: dataset, collate_fn, worker_init_fn."""
+    """A class and functions made inside a function, as in a notebook, reach spawned workers: dataset,
+    collate_fn, worker_init_fn."""
     offset = torch.tensor(100)
 
     class Local(IterableDataset[int]):

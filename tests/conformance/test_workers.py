@@ -1,4 +1,5 @@
-"""What user code sees inside a worker, and what of its failures comes back: worker_init_fn, get_worker_info, exceptions, epochs."""
+"""What user code sees inside a worker, and what of its failures comes back: worker_init_fn,
+get_worker_info, exceptions, epochs."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def failing(name: str) -> Rows:
 @pytest.mark.parametrize("name", RAISES)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_exception_in_the_dataset(name: str, workers: int) -> None:
-    """The same class, the same first line, the original's text at the end; and the batches after the failing one come."""
+    """The same class, the same first line, the original's text at the end; and the batches after the
+    failing one come."""
 
     def run(loader_class: Any) -> Any:
         return list(drain(iter(loader_class(failing(name), batch_size=2, num_workers=workers))))
@@ -140,7 +142,8 @@ class BrokenSampler(Sampler[int]):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_exception_in_the_sampler(workers: int) -> None:
-    """A sampler's error is raised as it is, without a worker's story around it; no wrong batch comes before it."""
+    """A sampler's error is raised as it is, without a worker's story around it; no wrong batch comes
+    before it."""
     for loader_class in LOADERS:
         got = []
         with pytest.raises(LookupError, match=r"^sampler ended badly$"):
@@ -167,7 +170,8 @@ class Ended:
 
 
 def test_the_parents_garbage_is_the_parents(tmp_path: Path) -> None:
-    """What waits for the garbage collector when workers are forked is ended once, by the parent: a worker's collection lets it be."""
+    """What waits for the garbage collector when workers are forked is ended once, by the parent: a
+    worker's collection lets it be."""
     gc.disable()
     try:
         Ended(tmp_path / "ended")
@@ -181,7 +185,8 @@ def test_the_parents_garbage_is_the_parents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_worker_init_fn(persistent: bool, tmp_path: Path) -> None:
-    """Called once for each worker that starts, with its number, after seeding, and before the dataset is touched."""
+    """Called once for each worker that starts, with its number, after seeding, and before the dataset is
+    touched."""
 
     def run(loader_class: Any) -> Any:
         notes = tmp_path / loader_class.__name__
@@ -193,7 +198,8 @@ def test_worker_init_fn(persistent: bool, tmp_path: Path) -> None:
             info.dataset.prepared = worker * 10
             with open(notes / f"{time.monotonic_ns()}-{worker}", "w") as note:
                 note.write(
-                    f"{worker} {info.id} {info.num_workers} {info.seed} {torch.initial_seed()} {float(torch.rand(()))}"
+                    f"{worker} {info.id} {info.num_workers} {info.seed} {torch.initial_seed()} "
+                    f"{float(torch.rand(()))}"
                 )
 
         data = Rows(lambda i: (i, data.prepared), 8)
@@ -209,7 +215,8 @@ def test_worker_init_fn(persistent: bool, tmp_path: Path) -> None:
 
 
 def test_get_worker_info(tmp_path: Path) -> None:
-    """Inside: number, count, seed and the very dataset in use. Outside: None. Threads 1, a daemonic process, torch's repr of it."""
+    """Inside: number, count, seed and the very dataset in use. Outside: None. Threads 1, a daemonic
+    process, torch's repr of it."""
 
     class Curious(Dataset[Any]):
         def __len__(self) -> int:
@@ -249,7 +256,8 @@ class Stateful(Dataset[Any]):
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_what_workers_keep_between_epochs(workers: int, persistent: bool) -> None:
-    """New workers see the program's dataset and globals as they are now; persistent ones keep what they had."""
+    """New workers see the program's dataset and globals as they are now; persistent ones keep what they
+    had."""
     global changed_by_the_program
     if persistent and not workers:
         pytest.skip("persistent_workers needs workers")
@@ -285,11 +293,13 @@ def test_pids(persistent: bool) -> None:
 
 @pytest.mark.parametrize("prefetch", [1, 3])
 def test_prefetch_bounds_how_far_the_dataset_is_read(prefetch: int, tmp_path: Path) -> None:
-    """With nothing consumed, workers read `prefetch_factor` batches each and stop; each batch taken lets one more be read."""
+    """With nothing consumed, workers read `prefetch_factor` batches each and stop; each batch taken lets
+    one more be read."""
     for loader_class in LOADERS:
         folder = tmp_path / loader_class.__name__
         folder.mkdir()
-        loader = loader_class(Rows(lambda i, folder=folder: (folder / str(i)).touch(), 200), batch_size=2, num_workers=2,
+        loader = loader_class(Rows(lambda i, folder=folder: (folder / str(i)).touch(), 200), batch_size=2,
+        num_workers=2,
                               prefetch_factor=prefetch, collate_fn=len)  # fmt: skip
         iterator = iter(loader)
         for taken in range(4):

@@ -1,4 +1,5 @@
-"""What the tests of dying processes share: a census of what a process holds, datasets that misbehave, scripts in sessions of their own."""
+"""What the tests of dying processes share: a census of what a process holds, datasets that misbehave,
+scripts in sessions of their own."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ import fastload
 
 SHM_AT_START = entries()
 OTHERS: set[int] = set()
-"""Children that are no test's of this folder: servers that this process started for others. Each test begins with those that are there."""
+"""Children that are no test's of this folder: servers that this process started for others. Each test
+begins with those that are there."""
 SETTLES_S = 5.0
 """Seconds within which what a loader held is gone."""
 HERE = Path(__file__).resolve().parent
@@ -38,7 +40,8 @@ from crash_helpers import *
 
 
 def children(pid: int | str = "self") -> list[int]:
-    """Every child, zombies too, but the two helpers that multiprocessing keeps for a program's life, the warm servers, and OTHERS."""
+    """Every child, zombies too, but the two helpers that multiprocessing keeps for a program's life, the
+    warm servers, and OTHERS."""
     found = []
     servers = {server.pid for server in warm.servers()}
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -56,7 +59,8 @@ def children(pid: int | str = "self") -> list[int]:
 
 
 def census() -> dict[str, int]:
-    """Children, threads, descriptors, mappings and descriptors of memory files that this process holds now, and its files in /dev/shm."""
+    """Children, threads, descriptors, mappings and descriptors of memory files that this process holds
+    now, and its files in /dev/shm."""
     gc.collect()
     links = list(descriptors().values())
     return {
@@ -182,7 +186,8 @@ def start(folder: Path, body: str, *, guard: bool = True, ignored: Sequence[int]
 
 
 def finish(process: warm.Program, seconds: float = 60) -> tuple[int, str, str]:
-    """Exit status, stdout, stderr; a script that does not end is killed with its session and fails the test."""
+    """Exit status, stdout, stderr; a script that does not end is killed with its session and fails the
+    test."""
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,8 @@
-"""Run by test_index_kill: indexes copies of a dataset in forked children that SIGKILL themselves at one point each, then looks and goes on.
+"""Run by test_index_kill: indexes copies of a dataset in forked children that SIGKILL themselves at one point
+each, then looks and goes on.
 
-Usage: index_kill_points.py BARE EXPECTED FOLDER. Prints the number of points. The points are every call that changes what is on the disk.
+Usage: index_kill_points.py BARE EXPECTED FOLDER. Prints the number of points. The points are every call that
+changes what is on the disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""kill -9 in the middle of `fastload index`: at every moment the dataset is whole, and another run ends where an undisturbed one does."""
+"""kill -9 in the middle of `fastload index`: at every moment the dataset is whole, and another run ends
+where an undisturbed one does."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def await_new_shard(out: Path, process: warm.Program, number: int) -> None:
 
 @pytest.mark.long
 def test_kill_at_every_point(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: Path) -> None:
-    """SIGKILL before each call that changes the disk: the dataset verifies, and another run makes it the one packed with index."""
+    """SIGKILL before each call that changes the disk: the dataset verifies, and another run makes it the
+    one packed with index."""
     bare, expected = packed_both(75)
     assert len(Manifest.load(bare).shards) > 2
     script = [
@@ -97,7 +99,8 @@ def test_kill_at_every_point(packed_both: Callable[[int], tuple[Path, Path]], tm
 
 @pytest.mark.long
 def test_killed_from_outside(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: Path) -> None:
-    """At random moments while some shard is written, several kills in a row to one dataset: whole each time, equal in the end."""
+    """At random moments while some shard is written, several kills in a row to one dataset: whole each
+    time, equal in the end."""
     bare, with_index = packed_both(200)
     expected = contents(with_index)
     seed = random.SystemRandom().randrange(2**32)

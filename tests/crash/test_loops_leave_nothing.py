@@ -1,4 +1,5 @@
-"""Loops over worker processes that end early, late, or in a thread: no process, descriptor or memory is left behind."""
+"""Loops over worker processes that end early, late, or in a thread: no process, descriptor or memory is
+left behind."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ pytestmark = [
 
 
 def test_exception_of_the_dataset_leaves_nothing() -> None:
-    """An exception raised in a worker ends the loop; when loader and exception are gone, so is all the rest."""
+    """An exception raised in a worker ends the loop; when loader and exception are gone, so is all the
+    rest."""
 
     def make(i: int) -> torch.Tensor:
         if i == 5:
@@ -43,7 +45,8 @@ def test_exception_of_the_dataset_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_ways_out_of_a_loop(persistent: bool) -> None:
-    """break, an exception in the loop, a dropped iterator, one in a reference cycle, a closed loader: nothing is left of any."""
+    """break, an exception in the loop, a dropped iterator, one in a reference cycle, a closed loader:
+    nothing is left of any."""
 
     def loader() -> Any:
         return FastLoader(Pids(1000), batch_size=2, num_workers=2, persistent_workers=persistent)
@@ -114,7 +117,8 @@ def test_held_batches_give_their_memory_back() -> None:
 
 
 def test_iterating_in_a_thread() -> None:
-    """A loader runs in a thread that is not the main one; one begun in a thread that has ended goes on in another."""
+    """A loader runs in a thread that is not the main one; one begun in a thread that has ended goes on in
+    another."""
     with nothing_left():
         iterator = _begun_in_a_thread()
         time.sleep(0.3)  # a worker bound to the thread that started it would be gone by now

@@ -1,4 +1,5 @@
-"""kill -9 in the middle of a pack, again and again: --resume ends with the very dataset that an uninterrupted pack makes."""
+"""kill -9 in the middle of a pack, again and again: --resume ends with the very dataset that an
+uninterrupted pack makes."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def bytes_in(folder: Path) -> int:
 
 @pytest.mark.long
 def test_killed_and_resumed_equals_uninterrupted(source: Path, tmp_path: Path) -> None:
-    """When random parts are written, several kills in a row to one dataset, several datasets: never readable half-way, equal at the end."""
+    """When random parts are written, several kills in a row to one dataset, several datasets: never
+    readable half-way, equal at the end."""
     pack_whole(source, tmp_path / "whole")
     expected = files_of(tmp_path / "whole")
     assert len(expected) > 4  # several shards and the manifest
@@ -139,7 +141,8 @@ def test_two_packs_into_one_folder(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None:
-    """Kills at random, and stops at bad files, removed or mended before the next --resume: the end equals one pack of what is there."""
+    """Kills at random, and stops at bad files, removed or mended before the next --resume: the end equals
+    one pack of what is there."""
     src = tmp_path / "src"
     shutil.copytree(source, src)
     (src / "c0" / "x.jpg").write_bytes(b"broken")
@@ -166,9 +169,8 @@ def test_killed_while_its_source_is_mended(source: Path, tmp_path: Path) -> None
         bad = Path(stderr.removeprefix("fastload: ").split(": ")[0])
         assert bad in broken, f"seed {seed}: {stderr}"
         mended += 1
-        for path in sorted(
-            {bad} if mended == 1 else broken
-        ):  # one by itself, then all: each attempt begins a process
+        # One by itself, then all: each attempt begins a process.
+        for path in sorted({bad} if mended == 1 else broken):
             broken.discard(path)
             if rng.random() < 0.5:
                 path.unlink()

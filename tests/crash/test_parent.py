@@ -1,4 +1,5 @@
-"""Signals to the program, not to a worker: kill -9, Ctrl-C, a hang-up. Workers go with their parent, and speak only when it must be."""
+"""Signals to the program, not to a worker: kill -9, Ctrl-C, a hang-up. Workers go with their parent, and
+speak only when it must be."""
 
 from __future__ import annotations
 
@@ -23,14 +24,17 @@ pytestmark = pytest.mark.timeout(120)
     ],
 )
 def test_parent_killed(method: str, how: str, persistent: bool, tmp_path: Path) -> None:
-    """kill -9 of the program takes idle workers and those inside a long call, even one that holds the interpreter lock, within a second."""
+    """kill -9 of the program takes idle workers and those inside a long call, even one that holds the
+    interpreter lock, within a second."""
     process = start(
         tmp_path,
         f"""
-        idle = FastLoader(Pids(8), batch_size=1, num_workers=1, persistent_workers=True, multiprocessing_context="{method}")
+        idle = FastLoader(Pids(8), batch_size=1, num_workers=1, persistent_workers=True,
+            multiprocessing_context="{method}")
         one = {{int(b[0]) for b in idle}}
         busy = FastLoader(
-            Pids(slow_from=4, how="{how}"), batch_size=1, num_workers=2, multiprocessing_context="{method}", persistent_workers={persistent}
+            Pids(slow_from=4, how="{how}"), batch_size=1, num_workers=2,
+            multiprocessing_context="{method}", persistent_workers={persistent}
         )
         it = iter(busy)
         two = {{int(next(it)[0]) for _ in range(4)}}
@@ -52,7 +56,8 @@ def test_parent_killed(method: str, how: str, persistent: bool, tmp_path: Path) 
 
 @pytest.mark.parametrize("where", ["waiting", "stepping", "holding", "spawned"])
 def test_ctrl_c(where: str, tmp_path: Path) -> None:
-    """SIGINT to the whole process group ends the loop soon, with the program's own KeyboardInterrupt and not a word from workers."""
+    """SIGINT to the whole process group ends the loop soon, with the program's own KeyboardInterrupt and
+    not a word from workers."""
     data = {"waiting": "Pids(slow_from=4)", "holding": "Pids(slow_from=4, how='hold')"}.get(
         where, "Pids(pause=0.01)"
     )
@@ -60,7 +65,8 @@ def test_ctrl_c(where: str, tmp_path: Path) -> None:
     process = start(
         tmp_path,
         f"""
-        loader = FastLoader({data}, batch_size=1, num_workers=2, persistent_workers=True, multiprocessing_context={context})
+        loader = FastLoader({data}, batch_size=1, num_workers=2, persistent_workers=True,
+            multiprocessing_context={context})
         pids = set()
         for k, batch in enumerate(loader):
             pids.add(int(batch[0]))
@@ -85,7 +91,8 @@ def test_ctrl_c(where: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_ctrl_c_while_workers_start(method: str, tmp_path: Path) -> None:
-    """SIGINT to the group while workers are still importing: the program's own traceback and no other, and no worker left."""
+    """SIGINT to the group while workers are still importing: the program's own traceback and no other, and
+    no worker left."""
     process = start(
         tmp_path,
         f"""
@@ -127,7 +134,8 @@ def test_ctrl_c_can_be_caught(tmp_path: Path) -> None:
 
 
 LOOP = """
-        loader = FastLoader(Pids(80, pause=0.02), batch_size=1, num_workers=2, multiprocessing_context={method!r})
+        loader = FastLoader(Pids(80, pause=0.02), batch_size=1, num_workers=2,
+            multiprocessing_context={method!r})
         pids = []
         for batch in loader:
             pids.append(int(batch[0]))
@@ -160,7 +168,8 @@ def test_ignored_hangup_is_ignored_by_workers_too(method: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_handler_runs_in_the_program_only(method: str, tmp_path: Path) -> None:
-    """A program that handles SIGHUP in Python (to save and go on) is told once; its workers neither handle it nor die of it."""
+    """A program that handles SIGHUP in Python (to save and go on) is told once; its workers neither handle
+    it nor die of it."""
     handler = """
         def save(number, frame):
             with open("told", "a") as note:

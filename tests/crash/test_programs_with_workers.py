@@ -1,4 +1,5 @@
-"""Whole programs with worker processes: one that forks, exits, is a daemon, spawns without a main guard, or has little shared memory."""
+"""Whole programs with worker processes: one that forks, exits, is a daemon, spawns without a main guard,
+or has little shared memory."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ pytestmark = [
 
 
 def test_fork_of_the_program_in_mid_iteration(tmp_path: Path) -> None:
-    """A child forked by the program keeps the batch it holds, cannot drain the parent's workers, iterates anew; the parent goes on."""
+    """A child forked by the program keeps the batch it holds, cannot drain the parent's workers, iterates
+    anew; the parent goes on."""
     code, out, err = run(
         tmp_path,
         """
@@ -62,7 +64,8 @@ def test_fork_of_the_program_in_mid_iteration(tmp_path: Path) -> None:
     ],
 )
 def test_exit_with_an_open_iterator(leave: str, status: int, tmp_path: Path) -> None:
-    """However a program ends with iterators open, it ends at once, with its own status, its own traceback, and no worker left."""
+    """However a program ends with iterators open, it ends at once, with its own status, its own traceback,
+    and no worker left."""
     process = start(
         tmp_path,
         f"""
@@ -85,7 +88,8 @@ def test_exit_with_an_open_iterator(leave: str, status: int, tmp_path: Path) -> 
 
 
 def test_daemonic_process(tmp_path: Path) -> None:
-    """In a daemonic process, which may have no children, the error names the ways on; num_workers=0 works there."""
+    """In a daemonic process, which may have no children, the error names the ways on; num_workers=0 works
+    there."""
     code, out, err = run(
         tmp_path,
         """
@@ -114,7 +118,8 @@ def test_daemonic_process(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_script_without_a_main_guard(method: str, tmp_path: Path) -> None:
-    """Without `if __name__ == "__main__"` a spawning script ends with an error that says so; its processes do not multiply."""
+    """Without `if __name__ == "__main__"` a spawning script ends with an error that says so; its processes
+    do not multiply."""
     code, out, err = run(
         tmp_path,
         f"""

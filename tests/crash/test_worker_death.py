@@ -1,4 +1,5 @@
-"""Workers that die or hang: an error that tells who, how and over which samples; the loader goes on; nothing is left behind."""
+"""Workers that die or hang: an error that tells who, how and over which samples; the loader goes on;
+nothing is left behind."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ try:
     list(DataLoader(Doomed(*sys.argv[1:3]), batch_size=3, num_workers=2))
 except RuntimeError as error:
     print(error, error.__cause__ or "", flush=True)
-    for worker in multiprocessing.active_children():  # one may wait for good for a lock that the dead one held, and keep these pipes open
+    # One may wait for good for a lock that the dead one held, and keep these pipes open.
+    for worker in multiprocessing.active_children():
         worker.kill()
     os._exit(0)
 """
@@ -66,7 +68,8 @@ ENDS = {
 def test_death_of_a_worker(
     how: str, persistent: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A WorkerError with worker, PID, exit code, signal and indices; the batches before it came; the loader can be iterated again."""
+    """A WorkerError with worker, PID, exit code, signal and indices; the batches before it came; the
+    loader can be iterated again."""
     armed = tmp_path / "armed"
     armed.touch()
     with nothing_left():
@@ -98,10 +101,12 @@ def test_death_of_a_worker(
 
 @pytest.mark.parametrize("how", ["SIGSEGV", "SIGKILL", "exit 3"])
 def test_death_in_torchs_words(how: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What torch's loader says of that end, in its error and in the error's cause, is said here too, of the worker's PID.
+    """What torch's loader says of that end, in its error and in the error's cause, is said here too, of the
+    worker's PID.
 
-    torch's runs in a program of its own: while its iterator lives, its handler of SIGCHLD raises wherever the process happens to be. It
-    says two sentences, or one of them where the machine is so busy that the worker's end is noticed by a timeout first.
+    torch's runs in a program of its own: while its iterator lives, its handler of SIGCHLD raises wherever the
+    process happens to be. It says two sentences, or one of them where the machine is so busy that the
+    worker's end is noticed by a timeout first.
     """
     (tmp_path / "armed").touch()
     done = warm.run(TORCHS, tmp_path / "armed", how, Path(__file__).parent, Path(__file__).parents[1])
@@ -162,7 +167,8 @@ def test_death_in_worker_init_fn() -> None:
 @pytest.mark.parametrize("how", ["sleep", "hold"])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_hanging_worker(how: str, persistent: bool, tmp_path: Path) -> None:
-    """A worker that hangs, even one that holds the interpreter lock, ends in LoaderTimeout; it is killed; the loader goes on."""
+    """A worker that hangs, even one that holds the interpreter lock, ends in LoaderTimeout; it is killed;
+    the loader goes on."""
     armed = tmp_path / "armed"
     armed.touch()
     with nothing_left():
@@ -193,7 +199,8 @@ def test_leaving_a_hanging_worker(how: str, tmp_path: Path) -> None:
 
 
 def test_killed_between_epochs() -> None:
-    """A persistent worker killed while idle: the next epoch is whole, or a WorkerError says so and the one after is whole."""
+    """A persistent worker killed while idle: the next epoch is whole, or a WorkerError says so and the one
+    after is whole."""
     with nothing_left():
         loader = FastLoader(Pids(8), batch_size=2, num_workers=2, persistent_workers=True)
         victims = {int(pid) for batch in loader for pid in batch}

@@ -1,4 +1,5 @@
-"""Everything: a Dataset with each kind of field that has one value, packed for tests of queries and tables."""
+"""Everything: a Dataset with each kind of field that has one value, packed for tests of queries and
+tables."""
 
 from __future__ import annotations
 

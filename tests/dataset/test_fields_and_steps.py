@@ -66,7 +66,8 @@ def test_python_steps_without_the_image(scenes: Path) -> None:
     ("channels", "dtype", "mode"), [(1, "uint8", "L"), (4, "uint8", "RGBA"), (1, "uint16", "I;16")]
 )
 def test_steps_get_the_image_alone(tmp_path: Path, channels: int, dtype: str, mode: str) -> None:
-    """Where nothing lies in the image a Python step gets the image alone, of any kind, and beside arrays of any number of rows."""
+    """Where nothing lies in the image a Python step gets the image alone, of any kind, and beside arrays
+    of any number of rows."""
     fields = (Field("label", "int"),) if channels > 1 else (Field("label", "array", "int64", (None,)),)
     path = packed(
         tmp_path / "d", 3 if channels > 1 else np.arange(3), *fields, channels=channels, dtype=dtype

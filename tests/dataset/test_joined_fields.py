@@ -19,7 +19,8 @@ from fastload.store import Field
 
 @pytest.mark.parametrize("fields", [["image", "value"], {"x": "image", "value": "value"}])
 def test_columns_of_several_dtypes(tmp_path: Path, fields: Any) -> None:
-    """Datasets whose fields have one name and several dtypes are collated as torch does it, and no value is cut off."""
+    """Datasets whose fields have one name and several dtypes are collated as torch does it, and no value
+    is cut off."""
     whole = packed(tmp_path / "a", np.arange(2), Field("value", "array", "int64", (2,)))
     half = packed(tmp_path / "b", np.array([0.5, 1.5], np.float32), Field("value", "array", "float32", (2,)))
     dataset: ConcatDataset[Any] = ConcatDataset(
@@ -31,7 +32,8 @@ def test_columns_of_several_dtypes(tmp_path: Path, fields: Any) -> None:
 
 
 def test_boxes_of_several_formats(tmp_path: Path) -> None:
-    """Boxes of a batch are moved in one format: datasets of several are refused, unless their transforms make one of them."""
+    """Boxes of a batch are moved in one format: datasets of several are refused, unless their transforms
+    make one of them."""
     box = np.array([[2, 3, 9, 8]], np.float32)
     paths = [packed(tmp_path / form, box, Field("boxes", "boxes", format=form)) for form in ("xyxy", "xywh")]
 

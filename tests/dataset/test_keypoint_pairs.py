@@ -1,4 +1,5 @@
-"""keypoint_pairs= of the flips: keypoints that mirror each other exchange their places, on every engine and where whole batches flip."""
+"""keypoint_pairs= of the flips: keypoints that mirror each other exchange their places, on every engine
+and where whole batches flip."""
 
 from __future__ import annotations
 
@@ -91,8 +92,8 @@ def exchanged(points: torch.Tensor, pairs: Sequence[tuple[int, int]]) -> torch.T
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**64 - 1), epoch=st.integers(0, 2**32 - 1), index=st.integers(0, COUNT - 1))
 def test_pairs_exchange_in_every_mirror(folder: Path, seed: int, epoch: int, index: int) -> None:
-    """Points end where they do without pairs, and each pair is exchanged if an odd number of the flips that exchange were done; a point
-    takes its visibility along. "auto" are the pairs of each field."""
+    """Points end where they do without pairs, and each pair is exchanged if an odd number of the flips that
+    exchange were done; a point takes its visibility along. "auto" are the pairs of each field."""
     auto, plain = (PackedDataset(folder, flips(pairs), fields=FIELDS, seed=seed) for pairs in ("auto", None))
     auto.set_epoch(epoch)
     plain.set_epoch(epoch)
@@ -106,7 +107,8 @@ def test_pairs_exchange_in_every_mirror(folder: Path, seed: int, epoch: int, ind
 
 
 def test_given_pairs(folder: Path) -> None:
-    """Pairs that are given are those of all fields, in any order, of any sequence; a mirror done twice leaves points as they were."""
+    """Pairs that are given are those of all fields, in any order, of any sequence; a mirror done twice
+    leaves points as they were."""
     stored = PackedDataset(folder)[3]["points"]
     swapped = exchanged(stored, PAIRS)
     mirrored = swapped * torch.tensor([-1.0, 1, 1]) + torch.tensor([WIDTH - 1.0, 0, 0])
@@ -123,7 +125,8 @@ def test_given_pairs(folder: Path) -> None:
 
 
 def test_without_pairs_points_keep_their_numbers(folder: Path) -> None:
-    """By default a flip exchanges nothing, as torchvision's does, also where the field knows pairs; explain() says so."""
+    """By default a flip exchanges nothing, as torchvision's does, also where the field knows pairs;
+    explain() says so."""
     stored = PackedDataset(folder)[3]["hands"]
     dataset = PackedDataset(folder, T.RandomHorizontalFlip(1.0), fields=["image", "hands"])
     torch.testing.assert_close(dataset[3]["hands"][..., 0], WIDTH - 1 - stored[..., 0])
@@ -181,7 +184,8 @@ def test_what_are_no_pairs(flip: Any, pairs: Any, message: str) -> None:
 
 
 def test_what_does_not_fit_is_refused(folder: Path) -> None:
-    """Pairs that a field does not have, that are not known, or that differ between flips are an error that says what to do."""
+    """Pairs that a field does not have, that are not known, or that differ between flips are an error that
+    says what to do."""
     with pytest.raises(TransformError, match="exchanges other keypoints than a flip before it"):
         PackedDataset(folder, [T.RandomHorizontalFlip(0.5, "auto"), T.RandomVerticalFlip(0.5, PAIRS)])
     with pytest.raises(TransformError, match=r"does not fit 'hands' .*numbered from 0 to 1"):
@@ -221,7 +225,8 @@ def test_whole_batches(shape: str) -> None:
 
 
 def test_whole_batches_that_do_not_fit() -> None:
-    """Keypoints of fewer points, and pairs that only packed data know, are an error that names the keypoints."""
+    """Keypoints of fewer points, and pairs that only packed data know, are an error that names the
+    keypoints."""
     points, images = torch.rand(16, 3, 3, 3), torch.zeros(16, 3, HEIGHT, WIDTH, dtype=torch.uint8)
     for values in (points, points[:, :, 0], list(points), list(points[:, :, 0])):
         with pytest.raises(
@@ -239,7 +244,8 @@ def test_whole_batches_that_do_not_fit() -> None:
 
 
 def test_stages_of_packed_data(folder: Path) -> None:
-    """As batch_transform= over packed data, "auto" are the pairs of each field, and boxes beside them move as ever."""
+    """As batch_transform= over packed data, "auto" are the pairs of each field, and boxes beside them move
+    as ever."""
     found = {}
     for pairs in (None, "auto"):
         ops = [T.RandomHorizontalFlip(1.0, pairs), A.ColorJitter(0.2)]
@@ -266,7 +272,8 @@ def test_flips_that_a_device_does() -> None:
 
 
 def test_the_manifest(folder: Path) -> None:
-    """Names and pairs lie in the manifest with their field; a field without them is described as ever, and equal ones are equal."""
+    """Names and pairs lie in the manifest with their field; a field without them is described as ever, and
+    equal ones are equal."""
     stored = {each["name"]: each for each in json.loads((folder / "manifest.json").read_text())["schema"]}
     assert (stored["points"]["names"], stored["points"]["pairs"]) == (list(NAMES), [[1, 2], [3, 4]])
     assert set(stored["unknown"]) == {"name", "kind", "dtype", "shape"}
@@ -282,7 +289,8 @@ def test_the_manifest(folder: Path) -> None:
 
 
 def test_datasets_are_joined_by_what_their_points_mean(folder: Path, tmp_path: Path) -> None:
-    """A dataset without names of its points takes samples of a source that has them, and other names or pairs are refused."""
+    """A dataset without names of its points takes samples of a source that has them, and other names or
+    pairs are refused."""
     old, other = tmp_path / "old", tmp_path / "other"
     fastload.pack(Poses({}), old, workers=1)
     fastload.append(old, Poses())
@@ -298,7 +306,8 @@ def test_datasets_are_joined_by_what_their_points_mean(folder: Path, tmp_path: P
 
 
 def test_names_that_mirror_each_other() -> None:
-    """Names that differ in left and right alone are pairs, as people write them; one without a partner, or with two, is in none."""
+    """Names that differ in left and right alone are pairs, as people write them; one without a partner, or
+    with two, is in none."""
     assert mirrored_pairs(NAMES) == PAIRS
     for one, other in (
         ("LeftEye", "RightEye"),

@@ -1,4 +1,5 @@
-"""Steps meet kinds of fields that torchvision or torch have no way for: rotated boxes to upright ones, flips of 16-bit integers."""
+"""Steps meet kinds of fields that torchvision or torch have no way for: rotated boxes to upright ones,
+flips of 16-bit integers."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def with_boxes(out: Path, form: str) -> Path:
 )
 @pytest.mark.parametrize("before", [[], [kept]])
 def test_boxes_that_are_not_converted(tmp_path: Path, form: str, to: str, before: list[Any]) -> None:
-    """Between rotated and upright formats is no conversion: the plan says so, of dataset[i] and of loaders, natively and in Python."""
+    """Between rotated and upright formats is no conversion: the plan says so, of dataset[i] and of
+    loaders, natively and in Python."""
     dataset = PackedDataset(with_boxes(tmp_path, form), [*before, v2.ConvertBoundingBoxFormat(to)])
     words = f"ConvertBoundingBoxFormat makes {to.lower()} of boxes, and 'boxes' has {form}: .*drop the step"
     with pytest.raises(TransformError, match=words):
@@ -93,7 +95,8 @@ FLIPS = {
 
 @pytest.mark.parametrize("name", FLIPS)
 def test_flips_of_16_bits(tmp_path: Path, name: str) -> None:
-    """Masks and images of 16 bits are flipped by steps in Python, too, with all their values, in workers as in the calling process."""
+    """Masks and images of 16 bits are flipped by steps in Python, too, with all their values, in workers
+    as in the calling process."""
     make, dims = FLIPS[name]
     fastload.pack(Wide(), tmp_path / "d", workers=1)
     plain, dataset = PackedDataset(tmp_path / "d"), PackedDataset(tmp_path / "d", [kept, *make()])
@@ -118,7 +121,8 @@ def test_flips_of_16_bit_images_alone(tmp_path: Path) -> None:
 
 
 def flipped_outside(image: torch.Tensor) -> torch.Tensor | None:
-    """The image as torch flips it outside of the steps, where fastload changes nothing; None if the installed torch cannot."""
+    """The image as torch flips it outside of the steps, where fastload changes nothing; None if the
+    installed torch cannot."""
     try:
         return image.flip(-1)
     except NotImplementedError:

@@ -24,7 +24,8 @@ def coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_detection_dataset_has_no_label_of_an_image(coco: Path) -> None:
-    """An image's id is no class: there are no targets, and the error says where the classes of objects are."""
+    """An image's id is no class: there are no targets, and the error says where the classes of objects
+    are."""
     dataset = PackedDataset(coco)
     assert dataset.classes == ["person", "dog", "car"]
     with pytest.raises(
@@ -61,7 +62,8 @@ def test_ids_are_no_labels(name: str) -> None:
     ],
 )
 def test_which_field_is_the_label(fields: list[Field], wanted: str | None) -> None:
-    """`label`, or the one whole number of a sample without objects and masks, whose classes are those of the objects."""
+    """`label`, or the one whole number of a sample without objects and masks, whose classes are those of
+    the objects."""
     found = label_field(Schema((Field("image", "image"), *fields)))
     assert (found and found.name) == wanted
 
@@ -88,13 +90,15 @@ def rows(name: str, dtype: str = "int64", of: str = "boxes") -> Field:
     ],
 )
 def test_which_fields_are_the_labels_of_objects(fields: list[Field], wanted: list[str]) -> None:
-    """Of each field of boxes the one with the classes, of COCO's several numbers too; of instances without boxes the field `labels`."""
+    """Of each field of boxes the one with the classes, of COCO's several numbers too; of instances without
+    boxes the field `labels`."""
     schema = Schema((Field("image", "image"), Field("boxes", "boxes", format="xyxy"), *fields))
     assert [field.name for field in object_labels(schema)] == wanted
 
 
 def test_show_draws_boxes_with_their_classes(coco: Path, tmp_path: Path) -> None:
-    """Boxes lie where the objects are, in their colours, and their classes' names beside them; no image is said to be of a class."""
+    """Boxes lie where the objects are, in their colours, and their classes' names beside them; no image is
+    said to be of a class."""
     fastload.pack(write_coco(tmp_path / "src", names=("a", "b", "c")), tmp_path / "other.fl", workers=1)
     sheet, other = (
         np.asarray(PackedDataset(path).show(3, side=128)) for path in (coco, tmp_path / "other.fl")

@@ -1,4 +1,5 @@
-"""dataset[i] under transforms: image, mask, boxes, keypoints and instances are what torchvision v2 makes of them at the drawn parameters.
+"""dataset[i] under transforms: image, mask, boxes, keypoints and instances are what torchvision v2 makes of
+them at the drawn parameters.
 
 ORACLE_SAMPLES=100000 compares as many random samples; by default it is fewer.
 """
@@ -84,7 +85,8 @@ def drawn(dataset: PackedDataset, sample: dict[str, Any], seed: int, epoch: int,
 
 
 def check(got: dict[str, Any], sample: dict[str, Any], geometry: core.Geometry, where: str) -> None:
-    """Compares with torchvision's functionals on the stored sample: images within 1, boxes and keypoints within 1e-4, all else equal."""
+    """Compares with torchvision's functionals on the stored sample: images within 1, boxes and keypoints
+    within 1e-4, all else equal."""
     height, width = sample["mask"].shape
     steps, keep = geometry.steps, geometry.keep
     assert keep is not None
@@ -140,7 +142,8 @@ def test_samples_are_torchvisions(scenes: tuple[Path, list[dict[str, Any]]]) -> 
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("index", range(ODD))
 def test_odd_samples(scenes: tuple[Path, list[dict[str, Any]]], name: str, index: int) -> None:
-    """No object, one pixel, a thousand objects, boxes on edges and outside, masks of one pixel: under every list."""
+    """No object, one pixel, a thousand objects, boxes on edges and outside, masks of one pixel: under
+    every list."""
     for seed in range(1 if index == 2 else 4):
         compare(scenes, name, seed, 1, index)
 

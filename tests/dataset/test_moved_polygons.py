@@ -1,4 +1,5 @@
-"""Polygons go natively through the draw of their image: dataset[i] and the batches of native threads, against plain numpy."""
+"""Polygons go natively through the draw of their image: dataset[i] and the batches of native threads,
+against plain numpy."""
 
 from __future__ import annotations
 
@@ -150,7 +151,8 @@ def loader(folder: Path, name: str, **options: Any) -> FastLoader[Any]:
 @pytest.mark.parametrize("form", ["list", "padded", "flat"])
 @pytest.mark.parametrize("name", ["zoom out, IoU crop", "letterbox", "jitter", "nothing"])
 def test_batches_of_every_engine(folder: Path, name: str, form: Any) -> None:
-    """Native threads, of any number, give the batches that Python makes of single samples: polygons are lists in each of the forms."""
+    """Native threads, of any number, give the batches that Python makes of single samples: polygons are
+    lists in each of the forms."""
     options = {"collate": form, "pad_to": None if form == "list" else 8}
     with loader(folder, name, engine="python", num_workers=0, **options) as python:
         wanted = list(python)
@@ -190,7 +192,8 @@ def test_resume(folder: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["skip", "replace"])
 def test_bad_samples(tmp_path: Path, policy: Any) -> None:
-    """A row that fails is left out, or has the outlines of its substitute; one with more points than its row has room for, too."""
+    """A row that fails is left out, or has the outlines of its substitute; one with more points than its
+    row has room for, too."""
     fastload.pack(Outlined(COUNT), tmp_path / "d", workers=1, shard_samples=4)
     shard = sorted((tmp_path / "d").glob("*.lmdb"))[1]
     data = bytearray(shard.read_bytes())

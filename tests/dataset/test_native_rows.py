@@ -1,5 +1,6 @@
-"""Masks, boxes, keypoints, instances and rows of a sample go through the image's own draw natively: dataset[i] against torchvision's
-functionals at the same parameters, and the native threads' batches against dataset[i].
+"""Masks, boxes, keypoints, instances and rows of a sample go through the image's own draw natively:
+dataset[i] against torchvision's functionals at the same parameters, and the native threads' batches against
+dataset[i].
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def stored(folder: Path, index: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_samples_are_torchvisions(folder: Path, name: str) -> None:
-    """Each field of dataset[i] is torchvision's at the parameters that were drawn; a dropped box takes the rows that are of it along."""
+    """Each field of dataset[i] is torchvision's at the parameters that were drawn; a dropped box takes the
+    rows that are of it along."""
     transform = LISTS[name]
     dataset = PackedDataset(folder, transform or None, seed=SEED)
     for index in range(COUNT):
@@ -199,7 +201,8 @@ class Alike:
 
 
 def test_equal_numbers_stack(tmp_path: Path) -> None:
-    """Rows of equal numbers are one tensor of the batch, in the slot; several fields of boxes move alike, each in its format."""
+    """Rows of equal numbers are one tensor of the batch, in the slot; several fields of boxes move alike,
+    each in its format."""
     fastload.pack(Alike(), tmp_path / "d", workers=1)
     dataset = PackedDataset(tmp_path / "d", [T.RandomHorizontalFlip(1.0)])
     with none_left("leases") as before:
@@ -226,7 +229,8 @@ def broken(folder: Path, index: int) -> None:
 
 @pytest.mark.parametrize("policy", ["skip", "replace"])
 def test_bad_samples(tmp_path: Path, policy: str) -> None:
-    """A row that fails is left out, or has all fields of its substitute, also where that has more objects than the row has room for."""
+    """A row that fails is left out, or has all fields of its substitute, also where that has more objects
+    than the row has room for."""
     few = {3: {"boxes": [], "near": [], "of": np.empty((0, 2), np.uint8)}}
     fastload.pack(Alike(8, few), tmp_path / "d", workers=1)
     broken(tmp_path / "d", 3)

@@ -1,4 +1,5 @@
-"""Boxes, keypoints, instances, polygons and rows of any number are columns of table() and of conditions: those of the samples."""
+"""Boxes, keypoints, instances, polygons and rows of any number are columns of table() and of conditions:
+those of the samples."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ COUNT = 20
 
 
 class WithPolygons(Scenes):
-    """Scenes with a further image, and an outline for each box: of one triangle, of several parts, or of none."""
+    """Scenes with a further image, and an outline for each box: of one triangle, of several parts, or of
+    none."""
 
     fields = (
         *Scenes.fields,
@@ -85,10 +87,12 @@ def test_the_table_has_the_values_of_the_samples(dataset: PackedDataset) -> None
 
 
 def test_types(dataset: PackedDataset) -> None:
-    """Rows are lists of lists of fixed size in their field's dtype; the columns follow the fields, without pixels."""
+    """Rows are lists of lists of fixed size in their field's dtype; the columns follow the fields, without
+    pixels."""
     schema = dataset.table().schema
     assert schema.names == [
-        "number", "boxes", "labels", "points", "masks", "tokens", "lines", "flags", "width", "height", "boxes_count", "tokens_count",
+        "number", "boxes", "labels", "points", "masks", "tokens", "lines", "flags", "width", "height",
+        "boxes_count", "tokens_count",
         "right_width", "right_height", "flags_count",
     ]  # fmt: skip
     assert schema.field("boxes").type.equals(pa.large_list(pa.list_(pa.float32(), 4)))

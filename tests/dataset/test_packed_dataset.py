@@ -102,7 +102,8 @@ def pillow_crop(
 def test_random_resized_crop_is_pillows_crop_and_resize(
     packed: Path, image_folder: Path, interpolation: str, flip: float
 ) -> None:
-    """Crop, antialiased resize and flip equal Pillow's on the same box, within 1, when the decoder does not scale."""
+    """Crop, antialiased resize and flip equal Pillow's on the same box, within 1, when the decoder does
+    not scale."""
     transform = [
         T.RandomResizedCrop(48, interpolation=interpolation, dct_scale=False),
         T.RandomHorizontalFlip(flip),
@@ -118,7 +119,8 @@ def test_random_resized_crop_is_pillows_crop_and_resize(
 
 
 def test_resize_then_center_crop_is_pillows(packed: Path, image_folder: Path) -> None:
-    """Resize(80) + CenterCrop(64), of which only the needed part is decoded, equals the whole resized and cropped, within 1."""
+    """Resize(80) + CenterCrop(64), of which only the needed part is decoded, equals the whole resized and
+    cropped, within 1."""
     ds = PackedDataset(packed, transform=[T.Resize(80, dct_scale=False), T.CenterCrop(64)])
     for i, file in enumerate(files_of(image_folder)[:25]):
         image = Image.open(file)
@@ -142,7 +144,8 @@ def test_window_of_a_resize_equals_the_whole(packed: Path) -> None:
 
 
 def test_dct_scale_stays_close(packed: Path) -> None:
-    """The decoder's own downscale differs from a full decode by what a different low-pass may: little, on average."""
+    """The decoder's own downscale differs from a full decode by what a different low-pass may: little, on
+    average."""
     exact = PackedDataset(packed, transform=T.Resize((32, 32), dct_scale=False))
     fast = PackedDataset(packed, transform=T.Resize((32, 32)))
     differences = [(exact[i][0].float() - fast[i][0].float()).abs().mean().item() for i in range(len(exact))]
@@ -150,7 +153,8 @@ def test_dct_scale_stays_close(packed: Path) -> None:
 
 
 def test_padding_and_unresized_crops(packed_same_size: Path) -> None:
-    """CenterCrop beyond the image pads with black, RandomCrop with its fill; the rest are the image's own pixels."""
+    """CenterCrop beyond the image pads with black, RandomCrop with its fill; the rest are the image's own
+    pixels."""
     plain = PackedDataset(packed_same_size)
     centre = PackedDataset(packed_same_size, transform=T.CenterCrop(90))
     crop = PackedDataset(

@@ -1,4 +1,5 @@
-"""fields= gives a sample its structure: tuples of fields and of dicts of them, with other keys; batches have it on every engine."""
+"""fields= gives a sample its structure: tuples of fields and of dicts of them, with other keys; batches
+have it on every engine."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ FORMS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("fields", "form"), FORMS, ids=[str(fields) for fields, _ in FORMS])
 def test_samples_and_batches(folder: Path, fields: Any, form: Any) -> None:
-    """A sample has the structure; a batch is default_collate's of such samples, on every engine; repr and pickles keep it."""
+    """A sample has the structure; a batch is default_collate's of such samples, on every engine; repr and
+    pickles keep it."""
     dataset, whole = PackedDataset(folder, fields=fields), PackedDataset(folder)
     samples = [form(whole[index]) for index in range(COUNT)]
     assert all(same(dataset[index], sample) for index, sample in enumerate(samples))
@@ -164,7 +166,8 @@ class Halved:
 def test_batch_transform(folder: Path, fields: Any) -> None:
     """A step on batches finds the images, and what lies in them, where the structure has them."""
 
-    def taken(images: Any, *, seed: int, epoch: int, indices: Any, masks: Any = None, boxes: Any = None, keypoints: Any = None,
+    def taken(images: Any, *, seed: int, epoch: int, indices: Any, masks: Any = None, boxes: Any = None,
+    keypoints: Any = None,
               box_format: Any = None) -> Any:  # fmt: skip
         return Halved()(
             images,
@@ -195,7 +198,8 @@ def test_batch_transform(folder: Path, fields: Any) -> None:
 
 
 def test_labels_and_dtype(folder: Path) -> None:
-    """Labels go to a step that takes them, dtype= converts the images, wherever they are; without labels that is an error."""
+    """Labels go to a step that takes them, dtype= converts the images, wherever they are; without labels
+    that is an error."""
 
     def mixed(images: Any, labels: Any) -> Any:
         return images, labels + 10

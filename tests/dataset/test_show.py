@@ -13,7 +13,8 @@ from fastload.errors import ArgumentError
 
 
 def test_thumbnails(packed: Path) -> None:
-    """Each image within its square, in order, eight in a row; the dataset's own transform is neither used nor changed."""
+    """Each image within its square, in order, eight in a row; the dataset's own transform is neither used
+    nor changed."""
     dataset = PackedDataset(packed, transform=transforms.CenterCrop(8))
     sheet = dataset.show(10, side=64)
     assert isinstance(sheet, Image.Image)

@@ -1,4 +1,5 @@
-"""PackedDataset: masks, boxes and other spatial fields come as plain tensors; what would change the image alone is refused."""
+"""PackedDataset: masks, boxes and other spatial fields come as plain tensors; what would change the image
+alone is refused."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ class ByAssembly(PackedDataset):
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", [Whole, ByItem, BySample, ByValues, ByAssembly])
 def test_its_own_code_runs(packed: Path, kind: Any, workers: int) -> None:
-    """Labels that a subclass negates, at whichever method, come negated, images as ever; through a Subset as well."""
+    """Labels that a subclass negates, at whichever method, come negated, images as ever; through a Subset
+    as well."""
     plain = PackedDataset(packed, transform=CROP)
     with FastLoader(kind(packed, transform=CROP), batch_size=20, num_workers=workers) as loader:
         labels = [int(label) for batch in loader for label in batch[1]]

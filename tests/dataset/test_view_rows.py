@@ -1,4 +1,5 @@
-"""NativeView.rows: the rows of nested Subsets and ConcatDatasets, as lists of all positions have them, and the memory of a view."""
+"""NativeView.rows: the rows of nested Subsets and ConcatDatasets, as lists of all positions have them, and
+the memory of a view."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def tree(rng: random.Random, leaves: list[PackedDataset], depth: int) -> tuple[A
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32), depth=st.integers(0, 4))
 def test_rows_of_nested_datasets(packed: Path, seed: int, depth: int) -> None:
-    """Each position, asked for alone, among others or from the end, is the sample that the lists say; all of them exist."""
+    """Each position, asked for alone, among others or from the end, is the sample that the lists say; all
+    of them exist."""
     rng, leaves = random.Random(seed), data(packed)
     dataset, expected = tree(rng, leaves, depth)
     view = Resolver().view(dataset)
@@ -75,7 +77,8 @@ def test_rows_of_nested_datasets(packed: Path, seed: int, depth: int) -> None:
 
 @pytest.mark.parametrize("indices", [[0, 60, 1], range(40, 60), np.array([0, -51])])
 def test_samples_that_a_dataset_lacks(packed: Path, indices: Any) -> None:
-    """An index beyond the dataset is an error where it is asked for, which names its position, and no sample that exists."""
+    """An index beyond the dataset is an error where it is asked for, which names its position, and no
+    sample that exists."""
     (leaf,) = data(packed, 1)
     for dataset in (
         Subset(leaf, indices),
@@ -97,7 +100,8 @@ def test_samples_that_a_dataset_lacks(packed: Path, indices: Any) -> None:
 
 
 def test_a_part_that_became_shorter(packed: Path) -> None:
-    """A ConcatDataset has the lengths that its parts had: a shorter part is an error, a longer one gives what it had."""
+    """A ConcatDataset has the lengths that its parts had: a shorter part is an error, a longer one gives
+    what it had."""
     (leaf,) = data(packed, 1)
     part = Subset(leaf, range(10))
     joined = ConcatDataset([part, leaf])
@@ -111,7 +115,8 @@ def test_a_part_that_became_shorter(packed: Path) -> None:
 
 
 def test_memory_of_a_view(packed: Path) -> None:
-    """A range, however nested, takes nothing for its samples, an array 8 bytes, and comparing it at the next pass no copy of it."""
+    """A range, however nested, takes nothing for its samples, an array 8 bytes, and comparing it at the
+    next pass no copy of it."""
     (leaf,) = data(packed, 1)
     count = 10**6
     joined = ConcatDataset([Subset(leaf, range(50))] * 200)

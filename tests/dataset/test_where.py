@@ -1,4 +1,5 @@
-"""ds.where(condition) is what DuckDB and NumPy say of the same columns, stays native, and lets no condition reach beyond the dataset."""
+"""ds.where(condition) is what DuckDB and NumPy say of the same columns, stays native, and lets no
+condition reach beyond the dataset."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def found(ds: PackedDataset, condition: str) -> list[int]:
     return [int(index) for index in ds.where(condition).indices]
 
 
-# ---- what it finds ----------------------------------------------------------------------------------------------------------
+# ---- what it finds -----------------------------------------------------------------------------------------
 
 Predicate = tuple[str, Callable[[dict[str, Any]], bool]]
 _COMPARE = {
@@ -105,7 +106,8 @@ def predicate(rng: np.random.Generator, depth: int = 0) -> Predicate:
 
 
 def test_pieces(tmp_path: Path, ds: PackedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dataset that is asked some shards at a time has the same samples, and the same refusals, as one that is asked at once."""
+    """A dataset that is asked some shards at a time has the same samples, and the same refusals, as one
+    that is asked at once."""
     pack(Everything(), tmp_path / "many.fl", encode="raw", shard_samples=30)
     many = PackedDataset(tmp_path / "many.fl")
     monkeypatch.setattr("fastload.dataset.query.PIECE", 70)
@@ -126,7 +128,8 @@ def test_pieces(tmp_path: Path, ds: PackedDataset, monkeypatch: pytest.MonkeyPat
 
 
 def test_all_samples_are_a_range(ds: PackedDataset) -> None:
-    """A condition that is true for every sample gives a range, and a list of positions otherwise; FastLoader reads both."""
+    """A condition that is true for every sample gives a range, and a list of positions otherwise;
+    FastLoader reads both."""
     view = ds.where("label is not null")
     assert view.indices == range(COUNT)
     assert len(ds.where("label > 0").indices) < COUNT
@@ -134,7 +137,8 @@ def test_all_samples_are_a_range(ds: PackedDataset) -> None:
 
 
 def test_memory_of_a_query() -> None:
-    """Of 10^7 samples a query holds pieces of the columns, a bit a sample and what it finds, and no column."""
+    """Of 10^7 samples a query holds pieces of the columns, a bit a sample and what it finds, and no
+    column."""
     reader: Any = Numbers()
     engine = ConditionEngine(Columns(reader))
     engine.rows("a = 3 and b < 9")
@@ -167,7 +171,8 @@ class Numbers:
 
 
 def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> None:
-    """A thousand conditions find what Python finds sample by sample, and what DuckDB finds in a table made of the same samples."""
+    """A thousand conditions find what Python finds sample by sample, and what DuckDB finds in a table made
+    of the same samples."""
     names = ("label", "weight", "width", "height", "odd name", "caption", "box")
     table = pa.table(
         {name: [np.asarray(row[name]).tolist() for row in rows] for name in names}
@@ -176,9 +181,8 @@ def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> 
     table = table.append_column("meta", pa.array([json.dumps(row["meta"]) for row in rows]))
     connection = duckdb.connect()
     connection.register("incoming", table)
-    connection.execute(
-        "create table samples as from incoming"
-    )  # whose conditions are DuckDB's alone, and not partly Arrow's
+    # Whose conditions are DuckDB's alone, and not partly Arrow's.
+    connection.execute("create table samples as from incoming")
     empty = 0
     for seed in range(1000):
         condition, holds = predicate(np.random.default_rng(seed))
@@ -218,7 +222,8 @@ def test_generated_conditions(ds: PackedDataset, rows: list[dict[str, Any]]) -> 
 def test_kinds_of_columns(
     ds: PackedDataset, rows: list[dict[str, Any]], condition: str, holds: Callable[[dict[str, Any]], bool]
 ) -> None:
-    """Each kind of field is a column: numbers, text, JSON as text, bytes, arrays as lists; a NULL for some samples leaves them out."""
+    """Each kind of field is a column: numbers, text, JSON as text, bytes, arrays as lists; a NULL for some
+    samples leaves them out."""
     assert found(ds, condition) == [index for index, row in enumerate(rows) if holds(row)]
 
 
@@ -240,7 +245,7 @@ def test_fields_called_width(tmp_path: Path) -> None:
     assert ds.table().column_names == ["width", "Key", "key", "height"]
 
 
-# ---- what it refuses --------------------------------------------------------------------------------------------------------
+# ---- what it refuses ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -341,7 +346,8 @@ def test_mistakes(ds: PackedDataset, condition: Any, reason: str) -> None:
     ],
 )
 def test_hostile_conditions(ds: PackedDataset, tmp_path: Path, condition: str) -> None:
-    """One expression is taken, over this dataset's columns: no statement, clause, subquery, file or Python variable."""
+    """One expression is taken, over this dataset's columns: no statement, clause, subquery, file or Python
+    variable."""
     secret = tmp_path / "secret.csv"
     secret.write_text("a,b\n1,2\n")
     with pytest.raises(ArgumentError):
@@ -408,7 +414,8 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("condition", FORBIDDEN)
 def test_functions_that_are_not_of_a_sample(ds: PackedDataset, condition: str) -> None:
-    """A condition calls no function that waits, writes, reads the clock, a generator, a setting or the environment, or fills the memory."""
+    """A condition calls no function that waits, writes, reads the clock, a generator, a setting or the
+    environment, or fills the memory."""
     with pytest.raises(
         ArgumentError, match=r"which a condition may not|no column|does not exist|in each other"
     ):
@@ -416,14 +423,19 @@ def test_functions_that_are_not_of_a_sample(ds: PackedDataset, condition: str) -
 
 
 ALLOWED = [
-    "label % 2 < 2 and -label < 1000 and label ** 2 >= 0 and label // 2 < 1000 and (label & 1) | 1 = 1 and not label > 1e9",
+    "label % 2 < 2 and -label < 1000 and label ** 2 >= 0 and label // 2 < 1000 and (label & 1) | 1 = "
+    "1 and not label > 1e9",
     "abs(weight) >= 0 or isnan(weight)",
     "label between -100 and 100 and label not in (1001, 1002) and label is distinct from 99999",
     "hash(caption) % 10 < 10",
-    "upper(caption) = upper(caption) and length(caption) >= 0 and caption ^@ '' and caption || 'x' <> caption",
-    "caption like '%' and caption ilike '%' and caption like '%' escape '!' and caption similar to '(.|\\n)*' and caption glob '*'",
-    "regexp_matches(caption, '') and replace(replace(caption, 'a', ''), 'b', '') is not null and split_part(caption, ' ', 1) is not null",
-    "substring(caption from 1 for 2) is not null and trim(both ' ' from caption) is not null and position('a' in caption) >= 0",
+    "upper(caption) = upper(caption) and length(caption) >= 0 and caption ^@ '' and caption || 'x' "
+    "<> caption",
+    "caption like '%' and caption ilike '%' and caption like '%' escape '!' and caption similar to "
+    "'(.|\\n)*' and caption glob '*'",
+    "regexp_matches(caption, '') and replace(replace(caption, 'a', ''), 'b', '') is not null and "
+    "split_part(caption, ' ', 1) is not null",
+    "substring(caption from 1 for 2) is not null and trim(both ' ' from caption) is not null and "
+    "position('a' in caption) >= 0",
     "caption collate nocase = caption and md5(caption) = md5(caption)",
     "(meta->'a'->'b') is null or true",
     "meta->>'$.a' is null or json_extract(meta, '$.a') is not null",
@@ -434,7 +446,8 @@ ALLOWED = [
     "len([x + 1 for x in box if x > 2]) >= 0",
     "list_sum(list_transform(box, lambda x: list_sum(list_transform(box, lambda y: x * y)))) is not null",
     "case when label = 1 then true when label = 2 then false else true end or true",
-    "if(label = 1, true, true) and ifnull(label, 1) >= -1e9 and nullif(label, 99999) is not null and greatest(label, 1) >= 1",
+    "if(label = 1, true, true) and ifnull(label, 1) >= -1e9 and nullif(label, 99999) is not null and "
+    "greatest(label, 1) >= 1",
     "{'a': label}.a = label and struct_extract({'a': label}, 'a') = label and (label, 1) = (label, 1)",
     "date '2020-01-02' + interval 3 days > date '2020-01-01' and extract(year from date '2020-01-01') = 2020",
     "label::varchar = cast(label as varchar) and label::decimal(18, 2) = label",
@@ -447,16 +460,19 @@ ALLOWED = [
 
 @pytest.mark.parametrize("condition", ALLOWED)
 def test_functions_of_a_sample(ds: PackedDataset, condition: str) -> None:
-    """What asks a sample's own values is evaluated: operators, texts, lists, lambdas, JSON, dates, casts, comments."""
+    """What asks a sample's own values is evaluated: operators, texts, lists, lambdas, JSON, dates, casts,
+    comments."""
     assert len(ds.where(condition)) == COUNT
 
 
 def test_the_list_of_functions_has_nothing_volatile(ds: PackedDataset) -> None:
-    """DuckDB says itself that no function of the list depends on more than its arguments, and none is anything but scalar or a macro. Those
-    on times with a zone depend on settings, which are the same everywhere."""
+    """DuckDB says itself that no function of the list depends on more than its arguments, and none is
+    anything but scalar or a macro. Those on times with a zone depend on settings, which are the same
+    everywhere."""
     ds.where("true")
     rows = ds.opened.conditions.connection.execute(
-        "SELECT lower(function_name), function_type, coalesce(has_side_effects, false), coalesce(stability, 'CONSISTENT'), "
+        "SELECT lower(function_name), function_type, coalesce(has_side_effects, false), "
+        "coalesce(stability, 'CONSISTENT'), "
         "parameter_types::VARCHAR FROM duckdb_functions()"
     ).fetchall()
     known = [row for row in rows if row[0] in FUNCTIONS and row[1] in ("scalar", "macro")]
@@ -481,11 +497,13 @@ def test_times_with_a_zone_are_of_no_machine(tmp_path: Path) -> None:
         "date_trunc('day', to_timestamp(3600 * label)) = '1970-01-01'::TIMESTAMPTZ",
         "timezone('Asia/Tokyo', to_timestamp(3600 * label)) > '1970-01-01 10:30'::TIMESTAMP",
     ]
-    program = "import sys, fastload; ds = fastload.PackedDataset(sys.argv[1]); print([len(ds.where(text)) for text in sys.argv[2:]])"
+    program = (
+        "import sys, fastload; ds = fastload.PackedDataset(sys.argv[1]); print([len(ds.where(text)) for "
+        "text in sys.argv[2:]])"
+    )
     for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
-        done = warm.run(
-            program, tmp_path / "ds", *conditions, environment={**os.environ, "TZ": zone}
-        )  # DuckDB reads it in the program
+        # DuckDB reads it in the program.
+        done = warm.run(program, tmp_path / "ds", *conditions, environment={**os.environ, "TZ": zone})
         assert (done.stdout, done.stderr) == ("[2, 2, 6, 2]\n", ""), zone
 
 
@@ -515,7 +533,8 @@ def test_what_is_taken_is_balanced(ds: PackedDataset, parts: list[str]) -> None:
 
 
 def test_the_connection_reads_no_files(ds: PackedDataset, tmp_path: Path) -> None:
-    """Were a statement to get past the parser, DuckDB itself refuses files, extensions, settings and Python's variables."""
+    """Were a statement to get past the parser, DuckDB itself refuses files, extensions, settings and
+    Python's variables."""
     (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
     secret = pa.table({"a": [1]})
     ds.where("true")

@@ -1,4 +1,5 @@
-"""A query's view stays native and pickles, forks and threads may share it; a dataset's table is what was packed, in its own memory."""
+"""A query's view stays native and pickles, forks and threads may share it; a dataset's table is what was
+packed, in its own memory."""
 
 from __future__ import annotations
 
@@ -38,11 +39,12 @@ def rows() -> list[dict[str, Any]]:
     return rows_of_everything()
 
 
-# ---- the view ---------------------------------------------------------------------------------------------------------------
+# ---- the view ----------------------------------------------------------------------------------------------
 
 
 def test_the_view_stays_native(path: Path) -> None:
-    """It is a torch Subset that FastLoader reads natively, also nested and joined, and gives the samples of those rows in order."""
+    """It is a torch Subset that FastLoader reads natively, also nested and joined, and gives the samples
+    of those rows in order."""
     ds = PackedDataset(path, transform=[T.Resize((8, 8))], fields=["image", "label"])
     view = ds.where("label in (3, 7)")
     assert type(view) is Subset
@@ -80,7 +82,8 @@ def test_pickle(ds: PackedDataset) -> None:
 
 
 def test_fork(path: Path) -> None:
-    """A forked child queries by a connection of its own, with the text that its parent read; neither crashes at its end."""
+    """A forked child queries by a connection of its own, with the text that its parent read; neither
+    crashes at its end."""
     code = """if True:
         import os, sys
         from fastload import PackedDataset
@@ -128,7 +131,7 @@ def test_threads(path: Path) -> None:
     assert set(counts) == {len(ds.where("caption like '%dog%'"))}
 
 
-# ---- the table --------------------------------------------------------------------------------------------------------------
+# ---- the table ---------------------------------------------------------------------------------------------
 
 
 def test_table(ds: PackedDataset, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,5 @@
-"""Steps that run in Python get whole samples of tv_tensors, and make of them what torchvision makes of such samples."""
+"""Steps that run in Python get whole samples of tv_tensors, and make of them what torchvision makes of
+such samples."""
 
 from __future__ import annotations
 
@@ -121,7 +122,8 @@ STEPS = {
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("compose", [False, True])
 def test_as_torchvision(folder: Path, name: str, compose: bool) -> None:
-    """Samples equal those that torchvision's steps make of the stored fields, wrapped by hand, at the same draws."""
+    """Samples equal those that torchvision's steps make of the stored fields, wrapped by hand, at the same
+    draws."""
     steps, plain = STEPS[name](), PackedDataset(folder)
     dataset = PackedDataset(folder, v2.Compose(steps) if compose else steps)
     for index in range(COUNT):
@@ -148,7 +150,8 @@ def test_boxes_say_the_format_they_were_given(folder: Path) -> None:
 
 
 def test_outlines_move_as_natively(folder: Path) -> None:
-    """Parts of polygons are KeyPoints for torchvision, and end where native steps put them, flips included."""
+    """Parts of polygons are KeyPoints for torchvision, and end where native steps put them, flips
+    included."""
     steps = [v2.RandomHorizontalFlip(1.0), v2.RandomVerticalFlip(1.0), v2.CenterCrop(20), v2.Resize((10, 40))]
     native, python = PackedDataset(folder, steps), PackedDataset(folder, [lambda sample: sample, *steps])
     assert (native.plan.native, python.plan.native) == (True, False)
@@ -172,7 +175,8 @@ def kept(sample: Any) -> Any:
 
 @pytest.mark.parametrize("before", [[], [kept], [T.CenterCrop(20)], [T.CenterCrop(20), kept]])
 def test_to_dtype_without_to_image(folder: Path, before: list[Any]) -> None:
-    """ToDtype converts an image that is no Pillow image, on its own and after a step in Python, natively and not, with the same values."""
+    """ToDtype converts an image that is no Pillow image, on its own and after a step in Python, natively
+    and not, with the same values."""
     step = v2.ToDtype({tv.Image: torch.float32, tv.Mask: torch.int64, "others": None}, scale=True)
     fields = ["image", "seg", "right", "boxes"]
     plain = PackedDataset(folder, [each for each in before if each is not kept], fields=fields)
@@ -193,7 +197,8 @@ def _wrap(name: str, value: torch.Tensor) -> torch.Tensor:
 
 
 def test_to_dtype_of_images_alone(folder: Path) -> None:
-    """Of images alone it lets pass what torchvision's list gets as a Pillow image; beside fastload's transforms the image is a tensor."""
+    """Of images alone it lets pass what torchvision's list gets as a Pillow image; beside fastload's
+    transforms the image is a tensor."""
     step, fields = v2.ToDtype(torch.float32, scale=True), ["image", "note"]
     plain = PackedDataset(folder, fields=fields)[1]["image"]
     assert same(PackedDataset(folder, [v2.RandomHorizontalFlip(0.0), step], fields=fields)[1]["image"], plain)
@@ -209,7 +214,8 @@ def test_to_dtype_of_images_alone(folder: Path) -> None:
 @pytest.mark.filterwarnings("ignore:The transform `ToTensor")
 @pytest.mark.parametrize("before", [[], [kept]])
 def test_to_tensor(folder: Path, before: list[Any]) -> None:
-    """v2.ToTensor makes floats of images, as of the Pillow images that it stands for, natively and after a step in Python."""
+    """v2.ToTensor makes floats of images, as of the Pillow images that it stands for, natively and after a
+    step in Python."""
     sample, plain = PackedDataset(folder, [*before, v2.ToTensor()])[2], PackedDataset(folder)[2]
     for name in ("image", "right"):
         assert same(sample[name].as_subclass(torch.Tensor), plain[name] / 255), name
@@ -217,7 +223,8 @@ def test_to_tensor(folder: Path, before: list[Any]) -> None:
 
 
 def test_first_version_of_torchvisions_transforms(folder: Path) -> None:
-    """A step of torchvision.transforms that runs in Python takes images alone: refused where more goes with the image, and named."""
+    """A step of torchvision.transforms that runs in Python takes images alone: refused where more goes
+    with the image, and named."""
     v1 = pytest.importorskip("torchvision.transforms")
     dataset = PackedDataset(
         folder, [v1.RandomHorizontalFlip(0.0), v1.ColorJitter(0.5)], fields=["image", "seg"]
@@ -275,8 +282,8 @@ def test_images_alone(folder: Path) -> None:
 
 
 def test_visibility_is_the_steps(folder: Path) -> None:
-    """A step gets keypoints with their visibility, and what it returns is the sample: rows that it drops, reorders or changes are not
-    matched with stored ones."""
+    """A step gets keypoints with their visibility, and what it returns is the sample: rows that it drops,
+    reorders or changes are not matched with stored ones."""
     plain = PackedDataset(folder)[3]["points"]
     seen: list[Any] = []
     steps = {
@@ -329,8 +336,8 @@ FUNCTIONALS = {
 def test_keypoints_with_visibility_move_as_keypoints(
     name: str, points: list[tuple[float, float, float]]
 ) -> None:
-    """Under each functional that knows KeyPoints labelled points end where torchvision's KeyPoints do, with its canvas; those of visibility
-    0 stay, unless they are clamped, and each keeps its visibility."""
+    """Under each functional that knows KeyPoints labelled points end where torchvision's KeyPoints do, with
+    its canvas; those of visibility 0 stay, unless they are clamped, and each keeps its visibility."""
     values = torch.tensor(points).reshape(-1, 1, 3)
     before = values.clone()
     found = FUNCTIONALS[name](KeyPointsWithVisibility(values, canvas_size=CANVAS))
@@ -347,7 +354,8 @@ def test_keypoints_with_visibility_move_as_keypoints(
 
 
 def test_classes_of_points_are_kept() -> None:
-    """Copies, conversions and, with torchvision's set_return_type, parts of points are of their class; x and y alone are KeyPoints."""
+    """Copies, conversions and, with torchvision's set_return_type, parts of points are of their class; x
+    and y alone are KeyPoints."""
     points, corners = (
         KeyPointsWithVisibility(torch.ones(4, 3), canvas_size=CANVAS),
         Outline(torch.ones(4, 2), canvas_size=CANVAS),
@@ -361,8 +369,8 @@ def test_classes_of_points_are_kept() -> None:
 
 
 def test_every_functional_of_keypoints_is_known() -> None:
-    """Each of torchvision's functionals that takes KeyPoints takes those with a visibility: one that moved them in its own way would read
-    three numbers as two."""
+    """Each of torchvision's functionals that takes KeyPoints takes those with a visibility: one that moved
+    them in its own way would read three numbers as two."""
     names = {name for name in dir(v2.functional) if f"{name}_keypoints" in dir(v2.functional)}
     assert {"horizontal_flip", "affine", "elastic", "perspective", "resized_crop"} <= names
     assert names - {"get_size"} == set(MOVES)
@@ -392,8 +400,8 @@ FORMS: dict[str, Any] = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", SANITIZED)
 def test_sanitize_drops_what_it_drops_natively(folder: Path, name: str, form: str) -> None:
-    """A sample has the same rows of every field that is `of` its boxes, natively and after a step in Python: labels, areas, keypoints and
-    their visibility, polygons, instances."""
+    """A sample has the same rows of every field that is `of` its boxes, natively and after a step in Python:
+    labels, areas, keypoints and their visibility, polygons, instances."""
     native = PackedDataset(folder, SANITIZED[name](), fields=FORMS[form])
     python = PackedDataset(folder, [kept, *SANITIZED[name]()], fields=FORMS[form])
     assert (native.plan.native, python.plan.native) == (True, False)
@@ -443,8 +451,8 @@ class TwoSorts(Numbered):
 
 
 def test_sanitize_of_several_boxes(tmp_path: Path) -> None:
-    """Each field of boxes drops boxes of its own, and a mask of as many rows of pixels as there are boxes stays a mask. Labels that are of
-    no boxes go with the first ones, as in torchvision."""
+    """Each field of boxes drops boxes of its own, and a mask of as many rows of pixels as there are boxes
+    stays a mask. Labels that are of no boxes go with the first ones, as in torchvision."""
     fastload.pack(TwoSorts(), tmp_path / "d", workers=1)
     sample = PackedDataset(tmp_path / "d", [kept, v2.SanitizeBoundingBoxes()])[0]
     assert sample["people"].tolist() == [[0, 0, 2, 2]] == sample["cars"].tolist()
@@ -453,7 +461,8 @@ def test_sanitize_of_several_boxes(tmp_path: Path) -> None:
 
 
 def test_sanitize_of_another_structure(folder: Path) -> None:
-    """Where a step has made another structure of the sample, the step is torchvision's own; rows that a step has taken away stay away."""
+    """Where a step has made another structure of the sample, the step is torchvision's own; rows that a
+    step has taken away stay away."""
     renamed = [
         lambda sample: {"box": sample["boxes"], "labels": sample["labels"]},
         v2.SanitizeBoundingBoxes(3),
@@ -472,7 +481,8 @@ def test_sanitize_of_another_structure(folder: Path) -> None:
 
 
 def test_samples_of_steps_are_packed_again(folder: Path, tmp_path: Path) -> None:
-    """Keypoints with a visibility that a Python step has left are keypoints for `pack`, whatever their name, and for collate=."""
+    """Keypoints with a visibility that a Python step has left are keypoints for `pack`, whatever their
+    name, and for collate=."""
     renamed = PackedDataset(
         folder, lambda sample: {"image": sample["image"], "b": sample["boxes"], "p": sample["points"]}
     )
@@ -485,7 +495,8 @@ def test_samples_of_steps_are_packed_again(folder: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("collate", ["list", "padded", "flat"])
 def test_loader(folder: Path, collate: Any) -> None:
-    """Loaders give the same samples in workers and in the calling process; padded and flat batches are plain tensors."""
+    """Loaders give the same samples in workers and in the calling process; padded and flat batches are
+    plain tensors."""
     steps = [v2.RandomPhotometricDistort(), v2.RandomHorizontalFlip(0.5)]
     dataset = PackedDataset(folder, steps, fields=("image", ["boxes", "labels", "masks", "points"]))
     found = []
@@ -508,7 +519,8 @@ def test_loader(folder: Path, collate: Any) -> None:
 @pytest.mark.parametrize("name", [*SANITIZED, "to tensor"])
 @pytest.mark.parametrize("collate", ["list", "padded"])
 def test_steps_in_workers(folder: Path, name: str, collate: Any) -> None:
-    """A worker's SanitizeBoundingBoxes drops rows of every field that is `of` the boxes, and its ToTensor makes floats, as elsewhere."""
+    """A worker's SanitizeBoundingBoxes drops rows of every field that is `of` the boxes, and its ToTensor
+    makes floats, as elsewhere."""
     steps = [kept, *([v2.ToTensor()] if name == "to tensor" else SANITIZED[name]())]
     found = []
     for workers in (0, 1):

@@ -1,4 +1,5 @@
-"""batch_transform=: what it is called with, by which engine, and that its random numbers follow (seed, epoch, index or batch)."""
+"""batch_transform=: what it is called with, by which engine, and that its random numbers follow (seed,
+epoch, index or batch)."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ def same(a: list[Any], b: list[Any]) -> bool:
 
 
 def test_torchvisions_mixes_get_labels(packed: Path) -> None:
-    """MixUp and CutMix of torchvision, alone, derived and in containers, mix the labels too, and repeat with the seed; what is beside
-    them is called as ever."""
+    """MixUp and CutMix of torchvision, alone, derived and in containers, mix the labels too, and repeat with
+    the seed; what is beside them is called as ever."""
     v2 = pytest.importorskip("torchvision.transforms.v2")
 
     class Mine(v2.MixUp):  # type: ignore[misc, name-defined]
@@ -93,7 +94,8 @@ class Stream(IterableDataset[Any]):
     "transform", [AUGMENT, noisy, K.AugmentationSequential(K.RandomErasing(p=1.0)), [AUGMENT, noisy]]
 )
 def test_function_of_seed_and_epoch(packed: Path, transform: Any) -> None:
-    """Two runs are equal, whatever threads and prefetch; another seed, and another epoch, are not. Global generators do not notice."""
+    """Two runs are equal, whatever threads and prefetch; another seed, and another epoch, are not. Global
+    generators do not notice."""
     runs = []
     floats = [T.ToFloat(), transform] if not isinstance(transform, list) else [T.ToFloat(), *transform]
     for threads, prefetch, seed in [(1, 0, 3), (2, 2, 3), (2, 3, 3), (2, 2, 4)]:
@@ -135,7 +137,8 @@ def test_a_samples_pixels_depend_on_no_batch(packed: Path) -> None:
 
 
 def test_mixing_takes_labels(packed: Path) -> None:
-    """What needs two arguments gets images and labels, after what gets images alone; fewer rows at the end are no matter."""
+    """What needs two arguments gets images and labels, after what gets images alone; fewer rows at the end
+    are no matter."""
     steps = [AUGMENT, T.Normalize((0.5,) * 3, (0.5,) * 3), A.MixUp(0.4, num_classes=3)]
     with FastLoader(
         packed, 8, num_workers=2, transform=CROP, batch_transform=steps, seed=1, dtype=torch.bfloat16
@@ -159,7 +162,8 @@ def test_mixing_takes_labels(packed: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_any_dataset(workers: int) -> None:
-    """On Python datasets too: images in a tuple, or under "image" in a dict; the indices are the sampler's; labels pass through."""
+    """On Python datasets too: images in a tuple, or under "image" in a dict; the indices are the
+    sampler's; labels pass through."""
     common: dict[str, Any] = {
         "batch_size": 5,
         "shuffle": True,
@@ -225,7 +229,8 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_batches_moved_ahead(queued: None, in_order: bool, persistent: bool) -> None:
-    """The batches of worker processes, moved ahead: the same ones, in order, at most device_prefetch of them."""
+    """The batches of worker processes, moved ahead: the same ones, in order, at most device_prefetch of
+    them."""
     common: dict[str, Any] = {
         "batch_size": 2,
         "num_workers": 2,
@@ -253,7 +258,8 @@ class Dies(Numbers):
 
 
 def test_death_of_a_worker_comes_after_the_moved_batches(queued: None) -> None:
-    """What was ready before a worker died is delivered; then the death is told, and that the iterator is closed."""
+    """What was ready before a worker died is delivered; then the death is told, and that the iterator is
+    closed."""
     with FastLoader(Dies(), 2, num_workers=1, prefetch_factor=3, device="cpu", device_prefetch=3) as loader:
         iterator, seen = iter(loader), []
         with pytest.raises(RuntimeError, match="SIGKILL"):
@@ -334,7 +340,8 @@ def test_loader_with_a_transform_is_picklable(packed: Path) -> None:
 @pytest.mark.parametrize("data", ["packed", "Python"])
 @pytest.mark.parametrize("step", [AUGMENT, noisy], ids=["ahead", "in the loop"])
 def test_its_time_is_counted(packed: Path, data: str, step: Any) -> None:
-    """stats() and the health report tell what steps on whole batches took, of each engine; nothing where there are none."""
+    """stats() and the health report tell what steps on whole batches took, of each engine; nothing where
+    there are none."""
     source: Any = packed if data == "packed" else Numbers()
     common: dict[str, Any] = {
         "batch_size": 4,
@@ -348,9 +355,8 @@ def test_its_time_is_counted(packed: Path, data: str, step: Any) -> None:
         for _ in loader:
             pass
         stages = loader.stats()["stage_seconds"]
-        threads = (
-            2 if step is noisy else 1
-        )  # the one ahead, and beside it the loop's with what has to wait for it
+        # The one ahead, and beside it the loop's with what has to wait for it.
+        threads = 2 if step is noisy else 1
         assert 0 < stages["augment"] < threads * (time.perf_counter() - began)
         assert "augment" in loader.health.report()
         before = stages["augment"]

@@ -1,4 +1,5 @@
-"""tools/device_check.py: its driver, and a rehearsal: every section runs without a GPU, and each probe notices what is planted for it."""
+"""tools/device_check.py: its driver, and a rehearsal: every section runs without a GPU, and each probe
+notices what is planted for it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ import torch
 from device_sections import build, environment, report, sanitizer, suite
 
 PRELOADED = ["torch._dynamo", "kornia", "fastload.augment"]
-"""Modules that most sections import, some of them only by way of torchvision: they take ten seconds, of each process that imports them."""
+"""Modules that most sections import, some of them only by way of torchvision: they take ten seconds, of
+each process that imports them."""
 
 
 def become(command: Sequence[str], env: dict[str, str], output: Any) -> None:
@@ -38,8 +40,8 @@ def become(command: Sequence[str], env: dict[str, str], output: Any) -> None:
 
 
 def started(command: Sequence[str], env: dict[str, str], output: IO[str]) -> device_check.Started:
-    """The command in a process that was forked off one that has imported what most sections need. Not for the section that runs Triton's
-    interpreter, which is chosen before Triton is imported."""
+    """The command in a process that was forked off one that has imported what most sections need. Not for the
+    section that runs Triton's interpreter, which is chosen before Triton is imported."""
     if "sanitizer" in command:
         return device_check.started(command, env, output)
     context = multiprocessing.get_context("forkserver")
@@ -95,7 +97,9 @@ def checked(out: Path, script: str, *sections: device_check.Section) -> dict[str
 def test_a_section_beyond_its_limit_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     """It fails, its part and its output are kept, and the next section runs."""
     script = f"""
-        if [ $1 = second ]; then echo '{{"parts": {{"a": {{"verdict": "right"}}}}, "running": null}}' > $2; exit; fi
+        if [ $1 = second ]; then
+            echo '{{"parts": {{"a": {{"verdict": "right"}}}}, "running": null}}' > $2; exit
+        fi
         echo '{{"parts": {{"a": {{"verdict": "right"}}}}, "running": "b"}}' > $2
         echo before; sleep 1000 & echo $! > {tmp_path}/pid; wait"""
     slow, second = (device_check.Section(name, "", 2, "") for name in ("slow", "second"))
@@ -123,7 +127,8 @@ def test_parts_after_a_crash_are_done_by_another_process(tmp_path: Path) -> None
 
 
 def test_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a native module nothing runs, and late sections are left out of a late run, unless they are asked for."""
+    """Without a native module nothing runs, and late sections are left out of a late run, unless they are
+    asked for."""
     build_, step = device_check.only("build"), device_check.only("step")
     found = checked(tmp_path, "exit 1", build_, step)
     assert found["build"]["verdict"] == "FAILED"
@@ -159,7 +164,8 @@ def test_a_report_survives_its_process(tmp_path: Path) -> None:
 
 
 def test_a_build_that_fails_takes_the_packed_module(tmp_path: Path) -> None:
-    """The native module is built if it can be, else the packed one is put in its place; without one, the output is reported."""
+    """The native module is built if it can be, else the packed one is put in its place; without one, the
+    output is reported."""
     from fastload._native import core
 
     target, packed = tmp_path / "target", tmp_path / "packed"
@@ -208,7 +214,8 @@ OVERRUN = "========= Invalid __global__ write of size 4 bytes\n=========     at 
     ],
 )
 def test_memchecks_verdict(output: str, verdict: str) -> None:
-    """Only the planted overrun may be invalid, and it has to be seen; where the tool refuses the device, that is said."""
+    """Only the planted overrun may be invalid, and it has to be seen; where the tool refuses the device,
+    that is said."""
     assert report.verdict(lambda: sanitizer.judged(output))["verdict"] == verdict
 
 
@@ -216,8 +223,10 @@ def test_tests_that_did_not_pass(tmp_path: Path) -> None:
     """Each has its verdict and its message."""
     file = tmp_path / "junit.xml"
     file.write_text(
-        "<testsuites><testsuite><testcase classname='m' name='a'/><testcase classname='m' name='b'><failure message='no'>trace</failure>"
-        "</testcase><testcase classname='m' name='c'><skipped message='one device'>at</skipped></testcase></testsuite></testsuites>"
+        "<testsuites><testsuite><testcase classname='m' name='a'/><testcase classname='m' "
+        "name='b'><failure message='no'>trace</failure>"
+        "</testcase><testcase classname='m' name='c'><skipped message='one "
+        "device'>at</skipped></testcase></testsuite></testsuites>"
     )
     assert suite.outcomes(file) == [
         ("m::a", report.RIGHT, ""),

@@ -1,4 +1,5 @@
-"""Floats without dividing: the correctly rounded quotients, calculated by the C library's fused multiply-add."""
+"""Floats without dividing: the correctly rounded quotients, calculated by the C library's fused
+multiply-add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""dtype= and memory_format= on packed data with a Python step: the native form, and which arguments contradict each other."""
+"""dtype= and memory_format= on packed data with a Python step: the native form, and which arguments
+contradict each other."""
 
 from __future__ import annotations
 
@@ -49,16 +50,16 @@ TAKERS: dict[str, dict[str, Any]] = {
     "samples": {"batch_size": None},
 }
 CASES = [(form, steps, taker) for form in FORMS[:3] for steps in (CROP, FLOATS) for taker in TAKERS]
-CASES += [
-    (FORMS[3], CROP, "batches")
-]  # elsewhere floats come twice, or there are no batches to transform: refused on every engine
+# Elsewhere floats come twice, or there are no batches to transform: refused on every engine.
+CASES += [(FORMS[3], CROP, "batches")]
 
 
 @pytest.mark.parametrize(("form", "transform", "taken"), CASES)
 def test_the_native_form_with_a_python_step(
     packed: Path, form: dict[str, Any], transform: Any, taken: str
 ) -> None:
-    """Images have the dtype, the values to the bit, and the strides that native threads write, whoever takes them, on every engine."""
+    """Images have the dtype, the values to the bit, and the strides that native threads write, whoever
+    takes them, on every engine."""
     taker = TAKERS[taken]
     expected = images(packed, transform, num_workers=1, **form, **taker)
     for engine in ({"num_workers": 0}, {"num_workers": 1}, {"num_workers": 1, "seed_by": "sample"}):
@@ -95,7 +96,8 @@ def test_what_cannot_be_converted(
 
 @pytest.mark.parametrize("steps", [[], [Step()]], ids=["native", "Python"])
 def test_contradictions_are_refused_on_every_engine(packed: Path, steps: list[Any]) -> None:
-    """A dtype or format that no engine writes, floats twice, bytes of floats, no image to act on: an ArgumentError at once."""
+    """A dtype or format that no engine writes, floats twice, bytes of floats, no image to act on: an
+    ArgumentError at once."""
     bytes_, floats = (PackedDataset(packed, transform=[*transform, *steps]) for transform in (CROP, FLOATS))
     labels = PackedDataset(packed, transform=[*CROP, *steps], fields=["label"])
     to_float = T.ToFloat()

@@ -1,4 +1,5 @@
-"""Kornia's sequences as batch_transform=: taken apart, per sample, ahead of the loop, with the objects that data_keys name; or why not."""
+"""Kornia's sequences as batch_transform=: taken apart, per sample, ahead of the loop, with the objects
+that data_keys name; or why not."""
 
 from __future__ import annotations
 
@@ -62,14 +63,16 @@ def pixels(data: Any, transform: Any, **options: Any) -> Tensor:
 
 @pytest.mark.parametrize("make", SEQUENCES.values(), ids=SEQUENCES)
 def test_sequences_are_their_modules(packed: Path, make: Callable[[], Any]) -> None:
-    """A sequence, given as batch_transform or in an AugmentBatch, does what its modules do one after the other in an AugmentBatch."""
+    """A sequence, given as batch_transform or in an AugmentBatch, does what its modules do one after the
+    other in an AugmentBatch."""
     want = pixels(packed, A.AugmentBatch([flip(), jitter(), turn()]))
     assert torch.equal(pixels(packed, make()), want)
     assert torch.equal(pixels(packed, [A.AugmentBatch([make()])]), want)
 
 
 def test_pixels_depend_on_seed_epoch_and_index_alone(packed: Path) -> None:
-    """The same for other batch sizes, numbers of workers and prefetched batches, bytes among them; other seeds give others."""
+    """The same for other batch sizes, numbers of workers and prefetched batches, bytes among them; other
+    seeds give others."""
     sequence = SEQUENCES["AugmentationSequential"]()
     want = pixels(packed, sequence)
     assert want.dtype == torch.uint8
@@ -133,7 +136,8 @@ def of_scenes(path: Path, transform: Any, fields: list[str], **options: Any) -> 
 
 
 def test_data_keys_move_the_batchs_fields(scenes: Path) -> None:
-    """Fields of the kinds that data_keys name move with the images, under any name, as an AugmentBatch of the modules moves them."""
+    """Fields of the kinds that data_keys name move with the images, under any name, as an AugmentBatch of
+    the modules moves them."""
     keys = ["input", "mask", "bbox_xyxy", "keypoints"]
     fields = ["image", "mask", "boxes", "points", "masks", "number"]
     crop = K.RandomCrop((32, 32))
@@ -179,7 +183,8 @@ def test_data_keys_move_the_batchs_fields(scenes: Path) -> None:
 def test_contradictions_are_found_before_a_batch(
     scenes: Path, keys: list[str], fields: list[str], said: str
 ) -> None:
-    """A data key without a field, a field without a data key, and another format of boxes are errors when the loader plans."""
+    """A data key without a field, a field without a data key, and another format of boxes are errors when
+    the loader plans."""
     with pytest.raises(ArgumentError, match=re.escape(said)):
         of_scenes(scenes, K.AugmentationSequential(turn(), data_keys=keys), fields)
 
@@ -207,7 +212,8 @@ class Pairs(Dataset[Any]):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_keys_name_the_values_of_a_tuple(workers: int) -> None:
-    """Of a dataset of Python whose samples are tuples, data_keys name the values in order: masks follow, labels stay."""
+    """Of a dataset of Python whose samples are tuples, data_keys name the values in order: masks follow,
+    labels stay."""
     sequence = K.AugmentationSequential(
         K.RandomHorizontalFlip(), K.RandomVerticalFlip(), data_keys=["input", "mask", "class"]
     )
@@ -224,12 +230,14 @@ def test_data_keys_name_the_values_of_a_tuple(workers: int) -> None:
         (K.AugmentationSequential(flip(), data_keys=["input", "bbox"]), "data_keys have 'bbox'"),
         (
             K.AugmentationSequential(flip(), jitter(), random_apply=1, data_keys=["input", "mask"]),
-            "data_keys image, mask, but gets the images alone, since AugmentationSequential does not run per sample: its random_apply",
+            "data_keys image, mask, but gets the images alone, since AugmentationSequential does not "
+            "run per sample: its random_apply",
         ),
     ],
 )
 def test_data_keys_that_no_batch_can_meet(sequence: Any, said: str) -> None:
-    """Corners of boxes, and several values for what stays in one piece and gets images alone, are refused when the loader plans."""
+    """Corners of boxes, and several values for what stays in one piece and gets images alone, are refused
+    when the loader plans."""
     with pytest.raises(ArgumentError, match=re.escape(said)):
         FastLoader(Pairs(), 5, batch_transform=sequence)
 
@@ -305,7 +313,8 @@ WHOLE: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize(("make", "said"), WHOLE.values(), ids=WHOLE)
 def test_what_stays_whole_says_why(packed: Path, make: Callable[[], Any], said: str) -> None:
-    """What cannot be taken apart runs as it is, seeded per batch, and explain() says why in its line; AugmentBatch says it in its error."""
+    """What cannot be taken apart runs as it is, seeded per batch, and explain() says why in its line;
+    AugmentBatch says it in its error."""
     with FastLoader(
         packed, 8, transform=SIZE, device="cpu", dtype=torch.float32, batch_transform=make()
     ) as loader:
@@ -324,7 +333,8 @@ class Stream(IterableDataset[Any]):
 
 
 def test_samples_without_indices(packed: Path) -> None:
-    """An IterableDataset's samples have no indices to draw from: a sequence is seeded per batch as ever, and explain() says so."""
+    """An IterableDataset's samples have no indices to draw from: a sequence is seeded per batch as ever,
+    and explain() says so."""
     with FastLoader(Stream(), 5, seed=1, batch_transform=nn.Sequential(K.RandomAffine(20.0))) as loader:
         assert "an IterableDataset have no indices" in loader.explain(all=True)
         assert len(list(loader)) == 2
@@ -337,7 +347,8 @@ class Named(Pairs):
 
 
 def test_a_sequence_that_takes_dicts() -> None:
-    """data_keys=None: of a dataset that is not known the sequence gets the dict, as ever; of packed data all fields in the image move."""
+    """data_keys=None: of a dataset that is not known the sequence gets the dict, as ever; of packed data
+    all fields in the image move."""
     sequence = K.AugmentationSequential(K.RandomHorizontalFlip(p=1.0), data_keys=None)
     with FastLoader(Named(), 5, batch_transform=sequence) as loader:
         assert "data_keys=None takes whole dicts" in loader.explain(all=True)
@@ -359,7 +370,8 @@ def test_a_dict_of_packed_data(scenes: Path) -> None:
 
 
 def test_what_cannot_be_copied_stays_whole() -> None:
-    """A module whose last parameters have a history cannot be copied: it is seeded per batch, and explain() says so."""
+    """A module whose last parameters have a history cannot be copied: it is seeded per batch, and
+    explain() says so."""
     learnt = K.RandomBrightness((0.5, 1.5))
     learnt._params = {"brightness_factor": torch.ones(1, requires_grad=True) * 2}
     with FastLoader(Grey(), 5, batch_transform=nn.Sequential(learnt)) as loader:

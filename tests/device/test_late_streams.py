@@ -1,6 +1,8 @@
-"""Delivery to a fake device whose streams run late: no memory is used again under a copy, and no stream is raced.
+"""Delivery to a fake device whose streams run late: no memory is used again under a copy, and no stream is
+raced.
 
-Each test fails if the order of copies, events and frees that it holds is another; what a driver itself does is in tests/gpu.
+Each test fails if the order of copies, events and frees that it holds is another; what a driver itself does
+is in tests/gpu.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ ENGINES = pytest.mark.parametrize("native", [True, False], ids=["threads", "proc
 def test_no_memory_is_filled_again_under_a_users_copy(
     cuda: FakeCuda, packed: Path, native: bool, inside: bool, contexts: bool
 ) -> None:
-    """A copy that was queued on any stream reads the batch's bytes, wherever the batch was dropped, and however late the stream runs."""
+    """A copy that was queued on any stream reads the batch's bytes, wherever the batch was dropped, and
+    however late the stream runs."""
     cuda.records_contexts = contexts
     data = packed if native else None
     want = expected(data, epochs=3)
@@ -106,7 +109,8 @@ def test_views_of_a_batch_keep_its_memory(cuda: FakeCuda, packed: Path, native: 
 @ENGINES
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_batches_arrive_whole(cuda: FakeCuda, packed: Path, native: bool, prefetch: int) -> None:
-    """With device=, batches that are dropped at once, used late and on a stream of the user's have the host's bytes."""
+    """With device=, batches that are dropped at once, used late and on a stream of the user's have the
+    host's bytes."""
     data = packed if native else None
     want = expected(data, epochs=3)
     with (
@@ -118,7 +122,8 @@ def test_batches_arrive_whole(cuda: FakeCuda, packed: Path, native: bool, prefet
 
 
 def test_every_kind_of_field_is_in_pinned_memory(cuda: FakeCuda, tmp_path: Path) -> None:
-    """Fields beside the image lie in the batch's pinned memory too, with the values that they have without it."""
+    """Fields beside the image lie in the batch's pinned memory too, with the values that they have without
+    it."""
     path = tmp_path / "coins.fl"
     pack(write_coco(tmp_path / "coco", 7), path)
     common: dict[str, Any] = {"batch_size": 3, "num_workers": 1, "collate": "padded", "transform": RESIZE}
@@ -154,7 +159,8 @@ def _equal(value: Any, other: Any) -> bool:
 def test_a_refusal_leaves_no_error(
     cuda: FakeCuda, packed: Path, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the driver will not pin, it is said once, batches come all the same, and the user's next kernel runs."""
+    """Where the driver will not pin, it is said once, batches come all the same, and the user's next
+    kernel runs."""
     cuda.refuse = True
     want = expected(packed if native else None)
 
@@ -209,7 +215,8 @@ class Weight(torch.nn.Module):
 @pytest.mark.parametrize("how", ["object", "closure", "bound", "module"])
 @ENGINES
 def test_a_stage_reads_what_the_loop_wrote(cuda: FakeCuda, packed: Path, native: bool, how: str) -> None:
-    """Weights that the loop writes after each batch, on its own stream, are read by the stage of the next batch, and by no batch before."""
+    """Weights that the loop writes after each batch, on its own stream, are read by the stage of the next
+    batch, and by no batch before."""
     module = Weight()
     keyed = Writes(module)
     stages: dict[str, Any] = {
@@ -246,7 +253,8 @@ def test_early_stages_come_after_what_the_loop_made_before(cuda: FakeCuda, packe
 
 @ENGINES
 def test_a_host_that_runs_ahead_is_held_back(cuda: FakeCuda, packed: Path, native: bool) -> None:
-    """A loop that only queues never has more batches on the device than LOOP_AHEAD and those that are moved ahead, and two."""
+    """A loop that only queues never has more batches on the device than LOOP_AHEAD and those that are
+    moved ahead, and two."""
     begun = itertools.count()
     most, at = 0, []
     with loader_of(packed if native else None, device="cuda", device_prefetch=2) as loader:
@@ -285,7 +293,8 @@ def test_contexts_are_opened_on_the_loops_device_alone(cuda: FakeCuda, packed: P
 def test_a_graph_can_be_captured_in_the_loop(
     cuda: FakeCuda, packed: Path, native: bool, memory: dict[str, Any]
 ) -> None:
-    """While a graph is captured the loader makes no call that would end the capture, though batches are dropped, and goes on afterwards."""
+    """While a graph is captured the loader makes no call that would end the capture, though batches are
+    dropped, and goes on afterwards."""
     data = packed if native else None
     held: list[Any] = []
     with loader_of(data, **memory) as loader:
@@ -307,7 +316,8 @@ def test_a_graph_can_be_captured_in_the_loop(
 def test_a_slot_that_is_dropped_in_a_capture_stays_mapped(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registered slot whose lease and last reference end while a graph is captured is neither waited for nor unmapped."""
+    """A registered slot whose lease and last reference end while a graph is captured is neither waited for
+    nor unmapped."""
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
     slot = core.SharedSlot(4096)
@@ -323,7 +333,8 @@ def test_a_slot_that_is_dropped_in_a_capture_stays_mapped(
 def test_a_slot_stays_mapped_where_the_driver_refuses(
     cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registered slot is not unmapped if the driver does not say when its copies end, and its code is told."""
+    """A registered slot is not unmapped if the driver does not say when its copies end, and its code is
+    told."""
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(str(unraisable.exc_value)))
     library = SimpleNamespace(cudaGetLastError=lambda: 0, cudaThreadExchangeStreamCaptureMode=lambda mode: 0)

@@ -1,4 +1,5 @@
-"""Fields that lie in the images go through AugmentBatch with them, by their kinds; one that cannot is an error."""
+"""Fields that lie in the images go through AugmentBatch with them, by their kinds; one that cannot is an
+error."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def batch() -> dict[str, Any]:
 
 
 def test_fields_go_along_by_kind() -> None:
-    """The values that AugmentBatch itself gives, under the fields' names and whatever these are; all other fields as they were."""
+    """The values that AugmentBatch itself gives, under the fields' names and whatever these are; all other
+    fields as they were."""
     given, augment = batch(), A.AugmentBatch([A.RandomHorizontalFlip(), A.RandomAffine(20), A.RandomCrop(16)])
     (call,) = stage(augment)
     out = call(given, KEY, FIELDS)
@@ -48,7 +50,8 @@ def test_fields_go_along_by_kind() -> None:
 
 
 def test_names_alone_say_nothing() -> None:
-    """A field called `masks` that the schema does not know as one stays as it is, and so does everything in a batch of unknown kinds."""
+    """A field called `masks` that the schema does not know as one stays as it is, and so does everything
+    in a batch of unknown kinds."""
     given = {**batch(), "masks": torch.ones(4, 20, 30)}
     (call,) = stage(A.AugmentBatch([A.RandomCrop(16)]))
     out = call(given, KEY, BatchFields("photo"))

@@ -1,4 +1,5 @@
-"""What a transform leaves to the device: the same meaning as op by op, reproducible per sample, and when it is not left there."""
+"""What a transform leaves to the device: the same meaning as op by op, reproducible per sample, and when
+it is not left there."""
 
 from __future__ import annotations
 
@@ -50,9 +51,11 @@ def images_of(path: Path, transform: Any, **kwargs: Any) -> torch.Tensor:
 
 
 def test_a_compose_is_what_its_parameters_give_op_by_op(packed: Path) -> None:
-    """The native part's bytes, torchvision's own functions with each sample's factors, order and box, then its Normalize.
+    """The native part's bytes, torchvision's own functions with each sample's factors, order and box, then
+    its Normalize.
 
-    Tolerance as for the jitter of bytes (tests/augment/test_ops.py): 99% of the values within 1 level, all within 8; equal in erased boxes.
+    Tolerance as for the jitter of bytes (tests/augment/test_ops.py): 99% of the values within 1 level, all
+    within 8; equal in erased boxes.
     """
     F = v2.functional
     steps = [v2.RandomResizedCrop(48), v2.RandomHorizontalFlip(), v2.ColorJitter(0.4, 0.4, 0.4, 0.1)]
@@ -110,7 +113,8 @@ LIGHT = v2.Compose(
 
 
 def test_the_same_bytes_whatever_the_batches_and_threads(packed: Path) -> None:
-    """(seed, epoch, index) decides: not the batch size, its order, the number of threads, nor how far ahead; another epoch differs."""
+    """(seed, epoch, index) decides: not the batch size, its order, the number of threads, nor how far
+    ahead; another epoch differs."""
     want = images_of(packed, LIGHT)
     order = torch.randperm(50, generator=torch.Generator().manual_seed(1)).tolist()
     for changed in (
@@ -148,7 +152,8 @@ def test_a_pass_goes_on_where_it_was(packed: Path) -> None:
 
 
 def test_equal_ops_draw_different_numbers(packed: Path) -> None:
-    """Ops are numbered over the whole list: before and after the conversion, and on through every AugmentBatch of batch_transform=."""
+    """Ops are numbered over the whole list: before and after the conversion, and on through every
+    AugmentBatch of batch_transform=."""
     halves = [v2.Resize((16, 16)), v2.RandomInvert(0.5), *FLOATS, v2.RandomInvert(0.5)]
     invert = A.AugmentBatch([A.RandomInvert(0.5)])
     got = images_of(packed, halves, batch_transform=[invert, invert])
@@ -160,8 +165,8 @@ def test_equal_ops_draw_different_numbers(packed: Path) -> None:
 
 
 def test_numbering_of_an_augment_batch() -> None:
-    """`first` moves the streams, is part of the value, survives a pickle; one op after the other does what all do at once (where no
-    flip comes before a resampling, of which it would become a part)."""
+    """`first` moves the streams, is part of the value, survives a pickle; one op after the other does what
+    all do at once (where no flip comes before a resampling, of which it would become a part)."""
     ops = [A.RandomRotation(20, "bilinear"), A.RandomHorizontalFlip(), A.RandomErasing(0.9)]
     whole, later = A.AugmentBatch(ops), A.AugmentBatch(ops, first=2)
     x = torch.randint(0, 256, (6, 3, 24, 24), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
@@ -177,7 +182,8 @@ def test_numbering_of_an_augment_batch() -> None:
 
 
 def test_bytes_become_floats_as_the_list_says(packed: Path) -> None:
-    """v2's ToDtype multiplies by the rounded 1/255, ToTensor divides; the device's floats have the same bits."""
+    """v2's ToDtype multiplies by the rounded 1/255, ToTensor divides; the device's floats have the same
+    bits."""
     for floats, reciprocal in ((FLOATS, True), ([v1.ToTensor()], False)):
         steps = [v2.Resize((20, 20)), v2.RandomInvert(1.0), *floats]
         left = PackedDataset(packed, transform=steps).snapshot(device=True)
@@ -189,7 +195,8 @@ def test_bytes_become_floats_as_the_list_says(packed: Path) -> None:
 
 
 def test_the_dtype_is_that_of_the_last_conversion(packed: Path) -> None:
-    """What lies between two conversions is float32; without any, the dtype is made at the end; uint8 contradicts a conversion."""
+    """What lies between two conversions is float32; without any, the dtype is made at the end; uint8
+    contradicts a conversion."""
     between = [v2.Resize((20, 20)), v1.ToTensor(), v2.ColorJitter(0.4), v2.Normalize(MEAN, STD)]
     wide = images_of(packed, between)
     assert torch.equal(images_of(packed, between, dtype=torch.float16), wide.half())
@@ -216,7 +223,8 @@ def listed(samples: list[Any]) -> Any:
 
 @pytest.mark.parametrize("kwargs", [{"collate_fn": listed}, {"batch_size": None}, {"device": None}])
 def test_where_samples_have_to_be_whole_it_stays_python(packed: Path, kwargs: dict[str, Any]) -> None:
-    """Without batches, for one's own collate_fn and without a device, samples are finished before; explain() says why."""
+    """Without batches, for one's own collate_fn and without a device, samples are finished before;
+    explain() says why."""
     steps = [v2.Resize((20, 20)), v2.RandomInvert(1.0), v1.ToTensor()]
     dataset = PackedDataset(packed, transform=steps)
     given = {"batch_size": 10, "num_workers": 0, "device": "cpu", **kwargs}
@@ -235,7 +243,8 @@ def test_where_samples_have_to_be_whole_it_stays_python(packed: Path, kwargs: di
 
 
 def test_lists_that_differ_on_the_device_stay_python(packed: Path) -> None:
-    """A ConcatDataset whose parts leave different ops to the device has batches that no one list is right for."""
+    """A ConcatDataset whose parts leave different ops to the device has batches that no one list is right
+    for."""
     parts = [
         PackedDataset(packed, transform=[v2.Resize((20, 20)), v2.RandomInvert(p), v1.ToTensor()])
         for p in (0.0, 1.0)
@@ -248,7 +257,8 @@ def test_lists_that_differ_on_the_device_stay_python(packed: Path) -> None:
 
 
 def test_a_new_transform_is_the_next_epochs(packed: Path) -> None:
-    """Assigning a dataset's transform changes what the device does as well; subsets and pickles of the loader follow the plan."""
+    """Assigning a dataset's transform changes what the device does as well; subsets and pickles of the
+    loader follow the plan."""
     dataset = PackedDataset(packed, transform=[v2.Resize((20, 20)), v2.RandomInvert(1.0)])
     with FastLoader(dataset[:20], 10, num_workers=1, device="cpu") as loader:
         inverted = torch.cat([images for images, _ in loader])

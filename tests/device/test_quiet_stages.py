@@ -1,4 +1,5 @@
-"""What a loop sets for its thread does not reach the stages, on any engine: they give the bits that a thread of its own gives."""
+"""What a loop sets for its thread does not reach the stages, on any engine: they give the bits that a
+thread of its own gives."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ SETTINGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 def batches(
     path: Path, setting: Callable[[], AbstractContextManager[Any]] = nullcontext, **kwargs: Any
 ) -> list[tuple[torch.Tensor, ...]]:
-    """The batches of a loop under a setting; with seeds of the loader's, so that nothing is drawn where the default device would draw."""
+    """The batches of a loop under a setting; with seeds of the loader's, so that nothing is drawn where
+    the default device would draw."""
     with FastLoader(path, 4, seed=3, **kwargs) as loader, setting():
         return [tuple(tensor.clone() for tensor in tensors_of(batch)) for batch in loader]
 
@@ -100,7 +102,8 @@ def batches(
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("engine", ["threads ahead", "threads", "calling thread", "python"])
 def test_stages_do_not_see_it(packed: Path, setting: str, engine: str) -> None:
-    """Fastload's stages, one with parameters that draws, and one that writes to its input, give the same bits under every setting."""
+    """Fastload's stages, one with parameters that draws, and one that writes to its input, give the same
+    bits under every setting."""
     kwargs: dict[str, Any] = {
         "device": "cpu",
         "num_workers": 0 if engine in ("calling thread", "python") else 2,
@@ -124,7 +127,8 @@ def test_stages_do_not_see_it(packed: Path, setting: str, engine: str) -> None:
 @pytest.mark.parametrize("setting", ["default device", "default dtype", "inference"])
 @pytest.mark.parametrize("collate", ["padded", "flat", None])
 def test_native_batches_do_not_see_it(packed: Path, setting: str, collate: str | None) -> None:
-    """Native batches without stages, padded and floats among them, are made on the host, with their dtypes."""
+    """Native batches without stages, padded and floats among them, are made on the host, with their
+    dtypes."""
     kwargs: dict[str, Any] = {
         "transform": [T.Resize(24) if collate else RESIZE, T.ToFloat()],
         "collate": collate,

@@ -23,7 +23,8 @@ FORMATS = [torch.channels_last, torch.contiguous_format]
 def test_every_byte_as_torchs_arithmetic(
     dtype: torch.dtype, source: torch.memory_format, out: torch.memory_format
 ) -> None:
-    """All 256 values of each channel: (x / 255 - mean) / std in float32, rounded once; the input stays as it was."""
+    """All 256 values of each channel: (x / 255 - mean) / std in float32, rounded once; the input stays as
+    it was."""
     x = (
         torch.arange(256, dtype=torch.uint8)
         .view(2, 1, 8, 16)
@@ -45,7 +46,8 @@ def test_every_byte_as_torchs_arithmetic(
 def test_after_the_move_as_in_the_native_pass(
     packed: Path, dtype: torch.dtype, form: torch.memory_format
 ) -> None:
-    """Normalize in batch_transform= gives the bits of Normalize in the transform, dtype and layout included."""
+    """Normalize in batch_transform= gives the bits of Normalize in the transform, dtype and layout
+    included."""
     crops = [T.RandomResizedCrop(48), T.RandomHorizontalFlip()]
     native = PackedDataset(packed, transform=[*crops, T.Normalize(MEAN, STD)])
     plain = PackedDataset(packed, transform=crops)
@@ -76,7 +78,8 @@ def test_floats_are_not_divided_again() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_other_forms(channels: int, dtype: torch.dtype) -> None:
-    """Grey, RGBA and 16-bit images become floats by the largest value of their dtype, and one mean and std serve all channels."""
+    """Grey, RGBA and 16-bit images become floats by the largest value of their dtype, and one mean and std
+    serve all channels."""
     most = torch.iinfo(dtype).max
     x = torch.arange(2 * channels * 20).reshape(2, channels, 4, 5).mul(most // (2 * channels * 20)).to(dtype)
     half = (0.5, 0.5, 0.5)

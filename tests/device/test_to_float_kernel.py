@@ -1,4 +1,5 @@
-"""The kernel for GPUs, without one: in Triton's interpreter, on the CPU, and as what its compiler makes for an H100 or H200."""
+"""The kernel for GPUs, without one: in Triton's interpreter, on the CPU, and as what its compiler makes
+for an H100 or H200."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ print(cases, "cases")
 @fuses
 @pytest.mark.parametrize("way", ["divide", "corrected"])
 def test_interpreted(way: str) -> None:
-    """In every layout and size the values of torch's ops, bit for bit. The interpreter's bfloat16 truncates, and is left out."""
+    """In every layout and size the values of torch's ops, bit for bit. The interpreter's bfloat16
+    truncates, and is left out."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = warm.run(INTERPRETED, way, environment=environment)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -62,7 +64,8 @@ kinds = {"source": "*u8", "out": "*" + out, "count": "i32", "plane": "i32"}
 kinds |= {each: "constexpr" if each in values else "fp32" for each in kernel.arg_names if each not in kinds}
 signature = {each: kinds[each] for each in kernel.arg_names}
 constants = {(at,): values[each] for at, each in enumerate(kernel.arg_names) if each in values}
-aligned = {(at,): [["tt.divisibility", 16]] for at, each in enumerate(kernel.arg_names) if each in ("source", "out", "plane")}
+aligned = {(at,): [["tt.divisibility", 16]] for at, each in enumerate(kernel.arg_names) if each in ("source",
+    "out", "plane")}
 source = ASTSource(kernel, signature, constants, aligned)
 made = compile(source, target=GPUTarget("cuda", 90, 32), options={"enable_fp_fusion": False})
 assert made.asm["cubin"]
@@ -84,7 +87,8 @@ def count(pattern: str, ptx: str) -> int:
 
 @pytest.mark.parametrize("name", ["_innermost", "_planar", "_to_last", "_to_planar"])
 def test_compiled(name: str) -> None:
-    """It compiles; the usual way has no division and stores 16 bytes at once; bfloat16 is rounded to nearest."""
+    """It compiles; the usual way has no division and stores 16 bytes at once; bfloat16 is rounded to
+    nearest."""
     ptx = compiled(name, "bf16", False, False)
     assert not count(r"\bdiv\.", ptx)
     assert count(r"\bfma\.rn\.f32", ptx)

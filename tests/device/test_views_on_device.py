@@ -26,7 +26,8 @@ def first_batch(packed: Path, transform: Any, **more: Any) -> Any:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_each_view_has_its_own_ops(packed: Path, workers: int) -> None:
-    """The first view is what its entry alone gives; equal entries draw other colours; an entry without colours has none."""
+    """The first view is what its entry alone gives; equal entries draw other colours; an entry without
+    colours has none."""
     crop = T.Resize((40, 40), dct_scale=False)
     jittered = [crop, v2.ColorJitter(0.5, 0.5, 0.5, 0.2), *FLOATS]
     bare = [crop, *FLOATS]
@@ -39,7 +40,8 @@ def test_each_view_has_its_own_ops(packed: Path, workers: int) -> None:
 
 
 def test_augment_batch_draws_for_each_view(packed: Path) -> None:
-    """batch_transform=AugmentBatch acts on every view, the first as on one image, the others with other draws."""
+    """batch_transform=AugmentBatch acts on every view, the first as on one image, the others with other
+    draws."""
     from fastload import augment as A
 
     crop = T.Resize((40, 40), dct_scale=False)

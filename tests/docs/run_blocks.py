@@ -1,8 +1,8 @@
 """Runs the blocks of pages: python run_blocks.py SCRATCH PAGE...
 
-Prints a line of JSON for each page: {"page": ..., "error": null or text, "seconds": ...}. Blocks of one page run one after another, in one
-session and one folder, which holds what SCRATCH/given does. Of a diff, the program after it runs. All pages run in one process, which
-spares each of them the import of torch.
+Prints a line of JSON for each page: {"page": ..., "error": null or text, "seconds": ...}. Blocks of one page
+run one after another, in one session and one folder, which holds what SCRATCH/given does. Of a diff, the
+program after it runs. All pages run in one process, which spares each of them the import of torch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def run_page(page: Path, scratch: Path) -> str | None:
 
 
 def check(names: dict[str, Any], language: str) -> None:
-    """After a diff that makes batches: they are batches of images or tensors and labels, of the asked size, and not empty."""
+    """After a diff that makes batches: they are batches of images or tensors and labels, of the asked
+    size, and not empty."""
     batches = names.pop("batches", None)
     if language == "diff" and batches is not None:
         assert len(batches) >= 2, "no batches"

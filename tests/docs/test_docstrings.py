@@ -1,4 +1,5 @@
-"""Docstrings of the package name their subject: neither they nor their entries open with a word that leaves it to be guessed."""
+"""Docstrings of the package name their subject: neither they nor their entries open with a word that
+leaves it to be guessed."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _CYTHON = re.compile(r'^ *"""(.*?)"""', re.MULTILINE | re.DOTALL)
 
 
 def docstrings(path: Path) -> Iterator[str]:
-    """Every string that stands alone as a statement: of modules, classes and functions, and those behind a value."""
+    """Every string that stands alone as a statement: of modules, classes and functions, and those behind a
+    value."""
     text = path.read_text("utf-8")
     if path.suffix in (".py", ".pyi"):
         for node in ast.walk(ast.parse(text)):
@@ -63,7 +65,8 @@ def test_no_docstring_leaves_its_subject_to_be_guessed() -> None:
         'def f() -> bool:\n    """Whether it is."""\n',
         'LIMIT = 3\n"""Of a part."""\n',
         'class A:\n    """A thing.\n\n    Attributes:\n        size: of it.\n    """\n',
-        'def f(a: int, b: int) -> None:\n    """Does it.\n\n    Args:\n        a, b: whether they are.\n    """\n',
+        'def f(a: int, b: int) -> None:\n    """Does it.\n\n    Args:\n        a, b: whether they '
+        'are.\n    """\n',
         'def f() -> int:\n    """Counts.\n\n    Returns:\n        How many there are.\n    """\n',
     ],
 )

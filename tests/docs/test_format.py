@@ -150,7 +150,8 @@ def test_several_shards_of_deep_trees(packed: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_dataset(tmp_path: Path) -> None:
-    """Samples elsewhere, samples left out, fields added and fields hidden: the page's reader reads what fastload does."""
+    """Samples elsewhere, samples left out, fields added and fields hidden: the page's reader reads what
+    fastload does."""
     path, of = changed(tmp_path)
     samples = same_as_fastload(path)
     assert [sample["note"] for sample in samples] == [f"note {number}" for number in of]
@@ -175,7 +176,8 @@ def _groups_by_the_page(places: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def test_a_sidecar(packed: Path) -> None:
-    """By the page's rules, the directory leads to tables; places lead to the records' bytes, and copies are those of the shard."""
+    """By the page's rules, the directory leads to tables; places lead to the records' bytes, and copies
+    are those of the shard."""
     manifest = json.loads((packed / "manifest.json").read_bytes())
     part = manifest["sidecars"][0]
     data = (packed / part["file"]).read_bytes()
@@ -250,7 +252,7 @@ def test_the_reader_refuses_damage(tmp_path: Path, file: str, how: str) -> None:
         read_by_the_page(tmp_path / "photos.fl")
 
 
-# ---- the entropy index, against a walk of the JPEG's Huffman codes by the rules of ITU-T T.81 ------------------------------
+# ---- the entropy index, against a walk of the JPEG's Huffman codes by the rules of ITU-T T.81 --------------
 
 
 def _segments(jpeg: bytes) -> Iterator[tuple[int, bytes, int]]:

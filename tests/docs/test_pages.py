@@ -1,4 +1,5 @@
-"""The documentation is true where a machine can tell: commands and programs run, links and paths lead somewhere, NOTEs are in the index."""
+"""The documentation is true where a machine can tell: commands and programs run, links and paths lead
+somewhere, NOTEs are in the index."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def write_tars(folder: Path) -> None:
 
 @contextmanager
 def bucket(dataset: Path) -> Iterator[dict[str, str]]:
-    """A server with s3://bucket/train.fl, of which the pages speak; yields the environment that leads there."""
+    """A server with s3://bucket/train.fl, of which the pages speak; yields the environment that leads
+    there."""
     with SeaweedFS() as server:
         server.make_bucket("bucket")
         push(dataset, "s3://bucket/train.fl", storage_options=server.options(), progress=False)
@@ -70,7 +72,8 @@ HEAVY = ("torchvision", "lightning", "accelerate", "timm")
 @pytest.mark.long
 @pytest.mark.parametrize("heavy", [False, True], ids=["plain", "with-frameworks"])
 def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
-    """Commands and programs of each page succeed, without a warning, one after another. Pages that import frameworks share a process."""
+    """Commands and programs of each page succeed, without a warning, one after another. Pages that import
+    frameworks share a process."""
     pages = [
         page for page in RUN if any(name in block.text for block in blocks(page) for name in HEAVY) == heavy
     ]
@@ -104,7 +107,8 @@ def test_blocks_run(heavy: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", MIGRATIONS, ids=name_of)
 def test_migrations_are_diffs(page: Path) -> None:
-    """Each diff takes something away and adds something; the programs before and after it parse, and share the lines that stay."""
+    """Each diff takes something away and adds something; the programs before and after it parse, and share
+    the lines that stay."""
     diffs = [block.text for block in blocks(page) if block.language == "diff"]
     assert diffs
     for diff in diffs:
@@ -128,7 +132,8 @@ def test_migrations_are_diffs(page: Path) -> None:
 def test_the_program_before_gives_the_same(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both sides of the diffs of two pages run; batches are equal, or, where images are resampled, within 1 of 255."""
+    """Both sides of the diffs of two pages run; batches are equal, or, where images are resampled, within
+    1 of 255."""
     pytest.importorskip("torchvision")
     write_folder(tmp_path / "photos" / "train", 20)
     pack(tmp_path / "photos" / "train", tmp_path / "train.fl")
@@ -151,7 +156,8 @@ def test_the_program_before_gives_the_same(
 
 
 def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worked example is a source of 30 lines. By its entry in the list its file is packed by path, to what its folder is packed to."""
+    """The worked example is a source of 30 lines. By its entry in the list its file is packed by path, to
+    what its folder is packed to."""
     write_folder(tmp_path / "photos" / "train", 6)
     monkeypatch.chdir(tmp_path)
     texts = [
@@ -175,7 +181,7 @@ def test_the_source_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert first == second
 
 
-# ---- links, paths, names --------------------------------------------------------------------------------------------
+# ---- links, paths, names -----------------------------------------------------------------------------------
 
 
 def _anchors(page: Path) -> set[str]:
@@ -218,7 +224,8 @@ def test_paths_exist(page: Path) -> None:
     "workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name
 )
 def test_workflows_name_what_is_there(workflow: Path) -> None:
-    """Each make target, script, test folder and called workflow of a GitHub workflow exists. What GitHub makes of them is not tested."""
+    """Each make target, script, test folder and called workflow of a GitHub workflow exists. What GitHub
+    makes of them is not tested."""
     text, makefile = workflow.read_text(), (ROOT / "Makefile").read_text()
     makefile += "".join(
         (ROOT / included).read_text() for included in re.findall(r"^include (\S+)", makefile, re.MULTILINE)
@@ -241,7 +248,8 @@ GUIDE = [page for page in PAGES if page.parent.name == "guide" or page.name == "
 
 @pytest.mark.parametrize("page", GUIDE, ids=name_of)
 def test_a_page_of_the_guide_is_short(page: Path) -> None:
-    """A page of the guide has at most 900 words beside its code; rules and long tables belong to docs/reference."""
+    """A page of the guide has at most 900 words beside its code; rules and long tables belong to
+    docs/reference."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     words = [word for word in re.sub(r"\]\([^)]*\)", "]", prose).split() if re.search(r"\w", word)]
     assert len(words) <= 900
@@ -258,7 +266,8 @@ def test_public_names_are_documented() -> None:
     ["fastload.packing.packer.pack", "fastload.packing.attach.attach", "fastload.versions.append.append"],
 )
 def test_the_reference_shows_the_options(name: str) -> None:
-    """The page of `pack` names and describes each keyword, as help() does; the others name those that they take."""
+    """The page of `pack` names and describes each keyword, as help() does; the others name those that they
+    take."""
     griffe = pytest.importorskip("griffe")
     module, _, function = name.rpartition(".")
     extensions = griffe.load_extensions(str(ROOT / "tools" / "docs_signatures.py"))
@@ -281,7 +290,8 @@ def test_the_reference_shows_the_options(name: str) -> None:
 
 
 def test_contributing_names_every_suite() -> None:
-    """CONTRIBUTING's table names each room, each folder of tests, and each file of tests beside them, and every suite in it exists."""
+    """CONTRIBUTING's table names each room, each folder of tests, and each file of tests beside them, and
+    every suite in it exists."""
     rows = [line for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines() if line.startswith("| ")]
     named = {suite for line in rows for suite in re.findall(r"`(tests/[\w./]+)`", line.split("|")[2])}
     holding = {
@@ -296,7 +306,8 @@ def test_contributing_names_every_suite() -> None:
 
 
 def test_the_reference_has_every_command() -> None:
-    """The page of the command line has a section for each command that exists, which is made from it, and no other."""
+    """The page of the command line has a section for each command that exists, which is made from it, and
+    no other."""
     from fastload.cli.main import COMMANDS
 
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
@@ -322,11 +333,12 @@ def test_generated_parts_are_made() -> None:
             assert (target["name"].replace("|", "\\|") in line) == (not target["met"])
 
 
-# ---- NOTEs ----------------------------------------------------------------------------------------------------------
+# ---- NOTEs -------------------------------------------------------------------------------------------------
 
 
 def test_the_index_of_notes() -> None:
-    """docs/architecture.md lists every NOTE of the code, and nothing else; `python tools/architecture_lists.py` writes the list."""
+    """docs/architecture.md lists every NOTE of the code, and nothing else;
+    `python tools/architecture_lists.py` writes the list."""
     page = (ROOT / "docs" / "architecture.md").read_text()
     assert architecture_lists.with_lists(page) == page, "run python tools/architecture_lists.py"
     assert len(architecture_lists.notes()) > 20

@@ -12,7 +12,8 @@ _SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)\s]+\.svg)\)")
 
 
 def test_pictures_are_those_of_the_script() -> None:
-    """docs/pictures holds what tools/draw_pictures.py makes of the figures as they are now, and nothing else."""
+    """docs/pictures holds what tools/draw_pictures.py makes of the figures as they are now, and nothing
+    else."""
     made = draw_pictures.files()
     there = {path.name: path.read_text(encoding="utf-8") for path in draw_pictures.FOLDER.iterdir()}
     assert there == made, "run python tools/draw_pictures.py"
@@ -22,7 +23,8 @@ def test_pictures_are_those_of_the_script() -> None:
 
 
 def test_pictures_follow_the_colour_scheme() -> None:
-    """Every shape has its colours from the style sheet in the file, which knows each class in both schemes."""
+    """Every shape has its colours from the style sheet in the file, which knows each class in both
+    schemes."""
     for name, content in draw_pictures.files().items():
         picture = ElementTree.fromstring(content)
         light, _, dark = (picture.findtext("{*}style") or "").partition("@media (prefers-color-scheme: dark)")
@@ -35,7 +37,8 @@ def test_pictures_follow_the_colour_scheme() -> None:
 
 
 def test_pages_show_pictures_that_exist() -> None:
-    """Each drawn picture is on a page, and each that a page shows is there, with a text for those who do not see it."""
+    """Each drawn picture is on a page, and each that a page shows is there, with a text for those who do
+    not see it."""
     shown = [
         (page, *found)
         for page in (*PAGES, ROOT / "README.md")

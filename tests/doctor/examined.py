@@ -16,7 +16,8 @@ Found = dict[str, dict[str, Any]]
 def doctor(
     *arguments: str | Path, env: Mapping[str, str] | None = None, before: Callable[[], None] | None = None
 ) -> tuple[int, Found]:
-    """Runs ``fastload doctor --json`` in a process for which `before` is called first. Returns the exit status, and findings by name."""
+    """Runs ``fastload doctor --json`` in a process for which `before` is called first. Returns the exit
+    status, and findings by name."""
     return findings([sys.executable, "-m", "fastload", "doctor", "--json", *map(str, arguments)], env, before)
 
 

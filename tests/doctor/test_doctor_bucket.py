@@ -1,4 +1,5 @@
-"""Datasets in a bucket: `fastload doctor` measures the store itself, by the loader's fetcher, and leaves the user's cache alone."""
+"""Datasets in a bucket: `fastload doctor` measures the store itself, by the loader's fetcher, and leaves
+the user's cache alone."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def options(server: SeaweedFS) -> list[str]:
 
 @pytest.mark.long
 def test_a_dataset_in_a_bucket(packed: Path, seaweedfs: SeaweedFS, tmp_path: Path) -> None:
-    """Samples are fetched in order and at random, checked and decoded; the user's cache folder is not made."""
+    """Samples are fetched in order and at random, checked and decoded; the user's cache folder is not
+    made."""
     push(packed, URL, storage_options=seaweedfs.options())
     cache = tmp_path / "cache"
     arguments = [URL, *options(seaweedfs), "--size", "64", "--batch-size", "4", "--step-ms", "60000"]

@@ -1,4 +1,5 @@
-"""Datasets of `fastload doctor`: one that is sound, damaged ones, what is none; and nothing of them is changed."""
+"""Datasets of `fastload doctor`: one that is sound, damaged ones, what is none; and nothing of them is
+changed."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ SMALL = Job(size=64, batch_size=4, num_workers=2)
 
 
 def test_a_sound_dataset(packed: Path) -> None:
-    """All that is measured of a sound dataset has a figure, none of it is bad, and the dataset is what it was."""
+    """All that is measured of a sound dataset has a figure, none of it is bad, and the dataset is what it
+    was."""
     before = content(packed)
     status, found = doctor(packed, "--step-ms", "60000", "--batch-size", "8", "--size", "64")
     assert content(packed) == before
@@ -64,7 +66,8 @@ def test_a_sound_dataset(packed: Path) -> None:
 
 
 def test_a_step_that_is_too_fast(packed: Path) -> None:
-    """Of a step of a microsecond, the loop would wait nearly all the time; beside other programs that is unknown."""
+    """Of a step of a microsecond, the loop would wait nearly all the time; beside other programs that is
+    unknown."""
     found = on(packed, replace(SMALL, step_ms=0.001, batch_size=64))["step"]
     assert found.verdict in ("bad", "unknown")
     assert found.remedy
@@ -83,14 +86,16 @@ def test_a_step_that_is_too_fast(packed: Path) -> None:
     ],
 )
 def test_a_step_against_a_rate(there: float, others: float | None, verdict: str) -> None:
-    """A step that takes 800 samples a second: clearly more is good, clearly less bad, unless others took the CPUs; else unknown."""
+    """A step that takes 800 samples a second: clearly more is good, clearly less bad, unless others took
+    the CPUs; else unknown."""
     found = step_finding(Rate(there, 0.02, 0, 100, 0.0, others), Job(step_ms=80), 800.0)
     assert found.verdict == verdict
     assert bool(found.remedy) == (verdict != "good")
 
 
 def test_a_disk_against_a_need() -> None:
-    """A disk that is too slow is bad only where the data do not fit the page cache; reads that may come from there decide nothing."""
+    """A disk that is too slow is bad only where the data do not fit the page cache; reads that may come
+    from there decide nothing."""
     slow = DiskSpeed(True, 1e8, 100.0, 131072, 1 << 20)
 
     def found(speed: DiskSpeed, needed: float | None, fits: bool) -> Finding:
@@ -105,7 +110,8 @@ def test_a_disk_against_a_need() -> None:
 
 
 def test_the_share_in_the_page_cache(tmp_path: Path) -> None:
-    """Of a file that was just written all is in the page cache, of one that was dropped little; measuring the disk brings nothing in."""
+    """Of a file that was just written all is in the page cache, of one that was dropped little; measuring
+    the disk brings nothing in."""
     path = tmp_path / "file"
     path.write_bytes(os.urandom(8 << 20))
     files = [(path, 8 << 20)]
@@ -129,7 +135,8 @@ def test_the_share_in_the_page_cache(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_direct_reads() -> None:
-    """On a tmpfs, whose reads never go past memory, the disk is measured with what it has, and says so or not."""
+    """On a tmpfs, whose reads never go past memory, the disk is measured with what it has, and says so or
+    not."""
     path = Path("/dev/shm") / f"fastload-doctor-{os.getpid()}"
     try:
         path.write_bytes(bytes(1 << 20))
@@ -141,7 +148,8 @@ def test_a_file_system_without_direct_reads() -> None:
 
 
 def test_damaged_records(packed: Path, tmp_path: Path) -> None:
-    """Records whose bytes were changed are bad, with a reason and the command that lists all; the rest is measured."""
+    """Records whose bytes were changed are bad, with a reason and the command that lists all; the rest is
+    measured."""
     copy = tmp_path / "copy.fl"
     shutil.copytree(packed, copy)
     shard = largest(copy)
@@ -175,8 +183,8 @@ def test_a_shard_that_was_cut(packed: Path, tmp_path: Path) -> None:
 
 
 def test_no_dataset(tmp_path: Path) -> None:
-    """A folder of notes, and a path where nothing is, are bad, with the sentence that other commands have; the machine is checked all the
-    same."""
+    """A folder of notes, and a path where nothing is, are bad, with the sentence that other commands have;
+    the machine is checked all the same."""
     (tmp_path / "notes" / "old").mkdir(parents=True)
     (tmp_path / "notes" / "old" / "1.txt").write_text("a note")
     status, found = doctor(tmp_path / "notes")
@@ -190,7 +198,8 @@ def test_no_dataset(tmp_path: Path) -> None:
 
 
 def test_attached_images(tmp_path: Path) -> None:
-    """Of a dataset that holds places of files, the files are read and decoded; the disk under them is unknown."""
+    """Of a dataset that holds places of files, the files are read and decoded; the disk under them is
+    unknown."""
     write_folder(tmp_path / "photos", 12)
     attach(tmp_path / "photos", tmp_path / "index.fl", progress=False)
     found = on(tmp_path / "index.fl", SMALL)

@@ -1,4 +1,5 @@
-"""Faults of a machine, put in for real: `fastload doctor` names each, with its figure and a remedy, and nothing else."""
+"""Faults of a machine, put in for real: `fastload doctor` names each, with its figure and a remedy, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def few_resources() -> None:
 
 
 def test_each_fault_is_named() -> None:
-    """One CPU, 64 open files, plain kernels and a thousand OpenMP threads are four bad lines with what to do, and exit status 1."""
+    """One CPU, 64 open files, plain kernels and a thousand OpenMP threads are four bad lines with what to
+    do, and exit status 1."""
     status, found = doctor(env={"FASTLOAD_CPU": "plain", "OMP_NUM_THREADS": "1000"}, before=few_resources)
     assert status == 1
     one_cpu = {"cpus"} if (os.cpu_count() or 1) > 1 else set()
@@ -76,7 +78,8 @@ COMMAND = (sys.executable, "-m", "fastload", "doctor", "--json")
     not Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists(), reason="no control groups of version 1 here"
 )
 def test_a_quota_of_a_group() -> None:
-    """In a real group with a quota of half a CPU, the quota is told, and one CPU is too few; so are torch's threads too many."""
+    """In a real group with a quota of half a CPU, the quota is told, and one CPU is too few; so are
+    torch's threads too many."""
     group = Path("/sys/fs/cgroup/cpu", f"fastload-doctor-{os.getpid()}")
     with groups(group):
         (group / "cpu.cfs_quota_us").write_text("50000")
@@ -121,7 +124,8 @@ def test_a_broken_torch(tmp_path: Path, source: str, said: str) -> None:
 
 @pytest.mark.long
 def test_ranks_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of as many ranks as CPUs each takes one CPU, with one thread; a number of workers for all CPUs is too many then."""
+    """Of as many ranks as CPUs each takes one CPU, with one thread; a number of workers for all CPUs is
+    too many then."""
     cpus = len(os.sched_getaffinity(0))
     if cpus < 2:
         pytest.skip("one CPU")
@@ -160,7 +164,8 @@ def nodes(root: Path, cpus: list[str], memory: str) -> Path:
 
 
 def test_numa(tmp_path: Path) -> None:
-    """One node is good, CPUs of two are unknown, memory of another node than the CPUs' is bad, and no word of nodes is unknown."""
+    """One node is good, CPUs of two are unknown, memory of another node than the CPUs' is bad, and no word
+    of nodes is unknown."""
     mine = sorted(os.sched_getaffinity(0))
     all_of_them, half = ",".join(map(str, mine)), ",".join(map(str, mine[: len(mine) // 2]))
     rest = ",".join(map(str, mine[len(mine) // 2 :]))

@@ -1,4 +1,5 @@
-"""Versions that `fastload doctor` refuses: the ranges of pyproject.toml, and torch with a torchvision of another release."""
+"""Versions that `fastload doctor` refuses: the ranges of pyproject.toml, and torch with a torchvision of
+another release."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ def test_the_ranges_are_those_of_the_package(project: dict[str, Any]) -> None:
     )
     for each in (TORCH, *RANGES):
         assert each.requirement in (required if each.required else extras)
+    # The command itself runs on them.
     names = {re.split(r"[<>=]", line)[0] for line in required} - {
         "typer",
         "rich",
-    }  # the command itself runs on them
+    }
     assert names == {each.name for each in (TORCH, *RANGES) if each.required}
     assert PYTHONS == tuple(
         (3, edge(int(line.rpartition(".")[2]) for line in project["classifiers"] if "Python :: 3." in line))
@@ -61,7 +63,8 @@ def test_versions_are_compared_by_their_numbers() -> None:
     ],
 )
 def test_versions_out_of_range(name: str, version: str | None, words: str) -> None:
-    """A version below or above its range, and a missing requirement, are bad; the remedy is pip's line for the range."""
+    """A version below or above its range, and a missing requirement, are bad; the remedy is pip's line for
+    the range."""
     found = packages({**GOOD, name: version})
     (known,) = (each for each in RANGES if each.name == name)
     assert (found.verdict, found.remedy) == ("bad", f"pip install '{known.requirement}'")

@@ -1,4 +1,5 @@
-"""python run_recipe.py SCRIPT ARGUMENT...: the script as it is, where torchvision may need torchvision_ops beside a CPU build of torch."""
+"""python run_recipe.py SCRIPT ARGUMENT...: the script as it is, where torchvision may need torchvision_ops
+beside a CPU build of torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""examples/ddp_elastic.py: stopped on two ranks and gone on with by three, each sample is seen once an epoch."""
+"""examples/ddp_elastic.py: stopped on two ranks and gone on with by three, each sample is seen once an
+epoch."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def run(folder: Path, ranks: int, *more: str) -> str:
 
 @pytest.mark.long
 def test_other_ranks_go_on(tmp_path: Path) -> None:
-    """The rest of the epoch, padded to three ranks, and then whole epochs. The three are started without torchrun, which takes longer."""
+    """The rest of the epoch, padded to three ranks, and then whole epochs. The three are started without
+    torchrun, which takes longer."""
     pack(
         write_folder(tmp_path / "src", COUNT, classes=3, size=lambda i: (20 + i % 5, 24)),
         tmp_path / "train.fl",

@@ -1,4 +1,5 @@
-"""`make demo-remote`'s script: it packs into a bucket, fetches each byte once over two epochs, and leaves no server behind."""
+"""`make demo-remote`'s script: it packs into a bucket, fetches each byte once over two epochs, and leaves
+no server behind."""
 
 from __future__ import annotations
 

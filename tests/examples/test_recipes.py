@@ -1,4 +1,5 @@
-"""The recipes of examples/, by the commands that docs/index.md gives, on small photographs whose class is their tint."""
+"""The recipes of examples/, by the commands that docs/index.md gives, on small photographs whose class is
+their tint."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ needed("lightning", "timm", "torchvision")
 ROOT = EXAMPLES.parent
 CLASSES, TRAIN, VAL, BATCH = 3, 48, 11, 8
 TINY = [
-    *"--model test_resnet --size 32 --val-size 32 --epochs 3 --warmup 0 --lr 4 --print-every 1 --batch-size".split(),
+    *(
+        "--model test_resnet --size 32 --val-size 32 --epochs 3 --warmup 0 --lr 4 --print-every 1 "
+        "--batch-size"
+    ).split(),
     str(BATCH),
 ]
 
@@ -41,7 +45,8 @@ def write_tinted(root: Path, count: int, first: int) -> Path:
 
 @pytest.fixture(scope="session")
 def tinted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with train and val, as ImageFolders of photographs that a network tells apart in a few steps."""
+    """A folder with train and val, as ImageFolders of photographs that a network tells apart in a few
+    steps."""
     root = tmp_path_factory.mktemp("tinted")
     write_tinted(root / "train", TRAIN, 0)
     write_tinted(root / "val", VAL, 1000)
@@ -72,7 +77,8 @@ def words_of(command: str) -> tuple[str, str, list[str]]:
 
 
 def run(folder: Path, command: str, *more: str, imports: tuple[str, ...] = IMPORTS) -> str:
-    """Runs one of the page's commands in a folder, with more options; what it printed. torchrun gets two processes."""
+    """Runs one of the page's commands in a folder, with more options; what it printed. torchrun gets two
+    processes."""
     launcher, script, words = words_of(command)
     words += more
     if "torchrun" not in launcher:
@@ -102,10 +108,11 @@ def by_step(text: str) -> dict[int, str]:
 
 def test_every_script_is_on_a_page() -> None:
     """The table has commands of scripts that exist; those of other topics are on the page of theirs."""
+    # They are the Makefile's.
     scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {
         "demo",
         "demo_remote",
-    }  # they are the Makefile's
+    }
     recipes = {command.split()[1] for command in commands()}
     assert len(recipes) == 6
     assert recipes < scripts
@@ -141,8 +148,9 @@ def test_imagenet(here: Path) -> None:
 
 @pytest.mark.long
 def test_imagenet_on_two_ranks_resumes(here: Path) -> None:
-    """Under torchrun, in bfloat16; a run resumed in mid-epoch takes the very same steps, with the same losses to the last digit: batches,
-    weights and learning rates are the same on both ranks. The second run has no torchrun, which would import all frameworks twice."""
+    """Under torchrun, in bfloat16; a run resumed in mid-epoch takes the very same steps, with the same losses
+    to the last digit: batches, weights and learning rates are the same on both ranks. The second run has no
+    torchrun, which would import all frameworks twice."""
     each = TRAIN // BATCH // 2
     saved = 2 * each - 1
     text = run(here, "torchrun imagenet", *TINY, "--save-every", str(saved), "--checkpoint", "at{step}.pt")
@@ -201,7 +209,8 @@ def lightning_losses(folder: Path, version: int) -> dict[int, float]:
 
 @pytest.mark.long
 def test_lightning(here: Path) -> None:
-    """Trainer.fit takes every step, and resumed from a checkpoint of mid-epoch it takes the same ones again."""
+    """Trainer.fit takes every step, and resumed from a checkpoint of mid-epoch it takes the same ones
+    again."""
     imports = (*IMPORTS, "lightning")
     options = [
         "--model",

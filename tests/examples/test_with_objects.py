@@ -1,4 +1,5 @@
-"""examples/detection.py and segmentation.py learn from photographs of coins; any number of threads gives the same steps."""
+"""examples/detection.py and segmentation.py learn from photographs of coins; any number of threads gives
+the same steps."""
 
 from __future__ import annotations
 

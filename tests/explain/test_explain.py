@@ -56,7 +56,8 @@ def test_a_native_list(packed: Path) -> None:
 
 
 def test_python_is_named_with_its_position(packed: Path) -> None:
-    """The first Python step is the reason for all after it, and the table says where a Pillow image has to be made."""
+    """The first Python step is the reason for all after it, and the table says where a Pillow image has to
+    be made."""
     steps = [v1.Resize(40), v1.CenterCrop(32), v1.Lambda(invert), v1.ColorJitter(0.1), v1.ToTensor()]
     with FastLoader(packed, batch_size=8, num_workers=2, transform=steps) as loader:
         text = loader.explain(all=True)
@@ -69,7 +70,8 @@ def test_python_is_named_with_its_position(packed: Path) -> None:
 
 
 def test_reasons_for_known_classes() -> None:
-    """Where a class is known and has no native meaning at its place, the reason is given; functions go by their names."""
+    """Where a class is known and has no native meaning at its place, the reason is given; functions go by
+    their names."""
     nearest = v1.Resize(8, interpolation=v1.InterpolationMode.NEAREST)
     assert "not native" in compile_plan([nearest]).stages[0].why
     assert compile_plan([T.CenterCrop(8), invert]).stages[1].name == "invert"
@@ -100,9 +102,8 @@ def test_measured_costs(packed: Path, no_leaks: None) -> None:
     with FastLoader(packed, batch_size=8, num_workers=1, transform=T.CenterCrop(32)) as loader:
         assert len(costs(stages(loader.explain(measure=True, all=True)))) == 3
         assert len(list(loader)) == 7
-    with FastLoader(
-        packed, batch_size=8, transform=[T.CenterCrop(32), T.RandomHorizontalFlip()]
-    ) as loader:  # both in one pass
+    # Both in one pass.
+    with FastLoader(packed, batch_size=8, transform=[T.CenterCrop(32), T.RandomHorizontalFlip()]) as loader:
         text = loader.explain(measure=True, all=True)
         assert len(costs(stages(text))) == 3
         assert [row.split()[0] for row in stages(text) if "″" in row and "us:" not in row] == ["2"]
@@ -148,7 +149,8 @@ def blend(images: torch.Tensor) -> torch.Tensor:
 
 
 def test_device_stages_are_shown(packed: Path, no_leaks: None) -> None:
-    """What runs on whole batches has its rows, in order, after the copy: of the plan and of batch_transform=; and they are measured."""
+    """What runs on whole batches has its rows, in order, after the copy: of the plan and of
+    batch_transform=; and they are measured."""
     steps = [
         v1.CenterCrop(32),
         v1.ColorJitter(0.4),

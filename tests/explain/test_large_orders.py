@@ -1,4 +1,5 @@
-"""A loader of 10^7 samples and more: explain() names the memory of an order that is a list, and nothing else of a loader makes one."""
+"""A loader of 10^7 samples and more: explain() names the memory of an order that is a list, and nothing
+else of a loader makes one."""
 
 from __future__ import annotations
 
@@ -57,7 +58,10 @@ def test_a_list_of_all_samples_is_named(count: int) -> None:
         loader = FastLoader(data, **options)
         with at_most(1 << 20):
             told = loader.explain(all=True)
-        said = f'{size * gigabytes:,.1f} GB in each process; shuffle="window" or "huge" takes no memory for each sample'
+        said = (
+            f'{size * gigabytes:,.1f} GB in each process; shuffle="window" or "huge" takes no memory for '
+            "each sample"
+        )
         assert (said in told) == (count >= 10**8)
         assert ("Python's integers, 40 more" in told) == (count >= 10**8 and size == 48)
     for options in (
@@ -72,7 +76,8 @@ def test_a_list_of_all_samples_is_named(count: int) -> None:
 @pytest.mark.parametrize("shuffle", ORDERS)
 @pytest.mark.parametrize("shard", [None, (1, 3)])
 def test_what_a_loader_tells_and_saves(shuffle: Any, shard: Any) -> None:
-    """len, explain(), stats() and state_dict(), before and within an epoch, and a resume, hold nothing of a sample."""
+    """len, explain(), stats() and state_dict(), before and within an epoch, and a resume, hold nothing of
+    a sample."""
     with FastLoader(Numbers(COUNT), batch_size=64, shuffle=shuffle, seed=1, shard=shard) as loader:
         tells_and_saves(loader)
 

@@ -1,5 +1,6 @@
-/* What every fuzz target shares. A target is one .c file with LLVMFuzzerTestOneInput; CHECK aborts, which libFuzzer takes for a crash.
- * FUZZ_OWN_CODE: built without libjpeg, for the memory sanitizer, which must have compiled all code that it watches. */
+/* What every fuzz target shares. A target is one .c file with LLVMFuzzerTestOneInput; CHECK aborts, which
+ * libFuzzer takes for a crash. FUZZ_OWN_CODE: built without libjpeg, for the memory sanitizer, which must
+ * have compiled all code that it watches. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -54,7 +55,8 @@ static void fuzz_count(const char *name) {
     fuzz_counts[i].count++;
 }
 
-/* A failure must have a code of common/status.h, its own among those that the function's header names, and a text. */
+/* A failure must have a code of common/status.h, its own among those that the function's header names, and a
+ * text. */
 static void fuzz_known(fl_code code, const fl_error *err, uint32_t allowed) {
     if (code == FL_OK) return;
     if (!(code > 0 && code < 32 && allowed >> code & 1))

@@ -1,5 +1,6 @@
-/* The DCT form of JPEGs made by the grammar: what has a form comes back byte for byte, and its boxes are the JPEG's; of a form that lies every
- * kernel set makes the same, and nothing is read or written where it must not be. */
+/* The DCT form of JPEGs made by the grammar: what has a form comes back byte for byte, and its boxes are the
+ * JPEG's; of a form that lies every kernel set makes the same, and nothing is read or written where it must
+ * not be. */
 #include "jpeg/dct.h"
 #include "jpeg/dct_form.h"
 #include "jpeg_grammar.h"
@@ -104,7 +105,8 @@ static void put_full_tables(jpeg_out *o) {
     end_segment(o, start);
 }
 
-/* A sequential file's form as that of a progressive file of the same coefficients, by a script of any bands and bits. */
+/* A sequential file's form as that of a progressive file of the same coefficients, by a script of any bands
+ * and bits. */
 static uint8_t *rescanned(const uint8_t *form, size_t *size) {
     const size_t head = fl_bytes_le32(form + 8), tail = fl_bytes_le32(form + 12),
                  behind = head + tail < 256 ? 256 : head + tail;
@@ -157,7 +159,8 @@ static void check_lies(const uint8_t *form, size_t form_size) {
     }
 }
 
-/* The progressive file of these coefficients, unless a DC difference has no code, has a form of its own, which gives it back. */
+/* The progressive file of these coefficients, unless a DC difference has no code, has a form of its own,
+ * which gives it back. */
 static void check_rescanned(const uint8_t *sequential, size_t size) {
     fl_error err;
     size_t jpeg_size, form_size, again_size;

@@ -1,5 +1,6 @@
-/* What else of a record goes into its row: records of items, some with bytes changed, are refused, or every byte of the rooms is written,
- * twice alike, and nothing beside them; rows that are of boxes are as many as the boxes. */
+/* What else of a record goes into its row: records of items, some with bytes changed, are refused, or every
+ * byte of the rooms is written, twice alike, and nothing beside them; rows that are of boxes are as many as
+ * the boxes. */
 #include "engine/fields.h"
 
 #include "common/buffer.h"

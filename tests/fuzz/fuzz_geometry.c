@@ -1,5 +1,6 @@
-/* Transform lists: whatever fl_geometry_resolve makes of one lies inside the image, has the size that fl_geometry_size says for the same
- * draw, or no more where that depends on boxes, with any boxes, and can be rendered by fl_resize; its steps lead from the image's size to the window's; mask tables point into the
+/* Transform lists: whatever fl_geometry_resolve makes of one lies inside the image, has the size that
+ * fl_geometry_size says for the same draw, or no more where that depends on boxes, with any boxes, and can be
+ * rendered by fl_resize; its steps lead from the image's size to the window's; mask tables point into the
  * source, and show it where the window does. */
 #include "engine/geometry.h"
 

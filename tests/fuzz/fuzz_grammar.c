@@ -1,4 +1,5 @@
-/* JPEGs made by the grammar: any Huffman tables, quantisers, samplings, restarts, progressive scripts and coefficients. */
+/* JPEGs made by the grammar: any Huffman tables, quantisers, samplings, restarts, progressive scripts and
+ * coefficients. */
 #include "jpeg_grammar.h"
 #include "jpeg_properties.h"
 

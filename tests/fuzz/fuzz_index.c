@@ -1,5 +1,5 @@
-/* Entropy indices that lie, of JPEGs made by the grammar: what is delivered without an index is delivered whatever an index says, by both kernel
- * sets alike, and nothing is read or written where it must not be. */
+/* Entropy indices that lie, of JPEGs made by the grammar: what is delivered without an index is delivered
+ * whatever an index says, by both kernel sets alike, and nothing is read or written where it must not be. */
 #include "jpeg/header.h"
 #include "index_liar.h"
 #include "jpeg_grammar.h"

@@ -1,4 +1,5 @@
-/* The decoder's kernels: SIMD and plain C give the same bytes for any coefficients, quantisers, lengths and alignments. */
+/* The decoder's kernels: SIMD and plain C give the same bytes for any coefficients, quantisers, lengths and
+ * alignments. */
 #include "fuzz.h"
 #include "kernel_cases.h"
 

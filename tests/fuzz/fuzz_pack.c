@@ -1,5 +1,6 @@
 /* What packing does to a JPEG: scan, strip, transcode, turn, check.
- *   1. What fl_jpeg_strip and fl_jpeg_transform give, fl_libjpeg decodes to the original's pixels, wherever it decodes the original.
+ *   1. What fl_jpeg_strip and fl_jpeg_transform give, fl_libjpeg decodes to the original's pixels, wherever
+ *      it decodes the original.
  *   2. Transcoded files are proved sound, and stripping or transcoding them again changes no pixel.
  *   3. A turn and the turn back give the coefficients of the transcoded file.
  *   4. What fl_jpeg_check finds no fault with decodes. Every failure has its code.

@@ -1,5 +1,6 @@
-/* An entry of planes, and pixels that are encoded: hostile bytes are FL_ERECORD or give each pixel one value, however they are asked for; what
- * was encoded decodes to the same; and a transform makes an image of exactly its target's bytes, or fails. */
+/* An entry of planes, and pixels that are encoded: hostile bytes are FL_ERECORD or give each pixel one value,
+ * however they are asked for; what was encoded decodes to the same; and a transform makes an image of exactly
+ * its target's bytes, or fails. */
 #include "store/planes.h"
 
 #include "engine/render.h"
@@ -28,7 +29,8 @@ static fl_program make_program(void) {
     return program;
 }
 
-/* The entry as an image of a sample, into a target that is allocated to its last byte; now and then of another form. */
+/* The entry as an image of a sample, into a target that is allocated to its last byte; now and then of
+ * another form. */
 static void check_render(const uint8_t *data, size_t size, bool holds) {
     static fl_renderer *renderer;
     fl_error err;

@@ -1,5 +1,5 @@
-/* A PNG: hostile bytes are FL_EUNSUPPORTED or pixels, whatever box is asked for the same; and rows of any form and filters, made into a
- * file, come out as a plain unfilter makes them. */
+/* A PNG: hostile bytes are FL_EUNSUPPORTED or pixels, whatever box is asked for the same; and rows of any
+ * form and filters, made into a file, come out as a plain unfilter makes them. */
 #include "fuzz_pictures.h"
 #include "png/pixels.h"
 #include "png_maker.h"

@@ -1,4 +1,5 @@
-/* Shards of any depth with fields changed: fl_store refuses them as FL_ESHARD, or every sample read is right or fails its checksum. */
+/* Shards of any depth with fields changed: fl_store refuses them as FL_ESHARD, or every sample read is right
+ * or fails its checksum. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <unistd.h>

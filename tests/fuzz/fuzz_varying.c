@@ -1,4 +1,5 @@
-/* Rows of any number, and run lengths: what passes fl_varying_open and fl_rle_check lies inside, and is used as it was checked. */
+/* Rows of any number, and run lengths: what passes fl_varying_open and fl_rle_check lies inside, and is used
+ * as it was checked. */
 #include "store/edges.h"
 #include "store/rle.h"
 #include "store/varying.h"

@@ -1,4 +1,5 @@
-/* A WebP: hostile bytes are FL_EUNSUPPORTED or pixels, whatever box is asked for the same; and pixels that libwebp codes without loss come back. */
+/* A WebP: hostile bytes are FL_EUNSUPPORTED or pixels, whatever box is asked for the same; and pixels that
+ * libwebp codes without loss come back. */
 #include <webp/encode.h>
 
 #include "fuzz_pictures.h"

@@ -69,7 +69,8 @@ typedef struct huffman {
     uint8_t length[256]; /* of its code; 0: the table lacks the symbol */
 } huffman;
 
-/* Lengths of a random prefix code without the code of all ones. `early`: of 8, how readily short codes are given away. */
+/* Lengths of a random prefix code without the code of all ones. `early`: of 8, how readily short codes are
+ * given away. */
 static void choose_lengths(huffman *t, uint32_t early) {
     uint32_t left = 1, rest = t->count;
     memset(t->lengths, 0, sizeof t->lengths);
@@ -96,7 +97,8 @@ static void assign_codes(huffman *t) {
 
 typedef enum table_use { FOR_DC, FOR_AC, FOR_PROGRESSIVE_AC, FOR_REFINING } table_use;
 
-/* The nth choice of a symbol that means something in such a table; `large`: value sizes that no photograph has. */
+/* The nth choice of a symbol that means something in such a table; `large`: value sizes that no photograph
+ * has. */
 static uint8_t choose_symbol(table_use use, bool large) {
     const uint32_t x = noise(), size = large ? x % 16 : x % 11,
                    run = (x >> 8) % 4 ? (x >> 12) % 4 : (x >> 12) % 16;

@@ -1,7 +1,9 @@
-/* Random JPEGs by the grammar of ITU-T T.81, symbol first: Huffman tables are drawn, then the blocks are made of the symbols that those
- * tables have. So every table, run, size and end of a block occurs, and most files are still lawful. Choices come from draws.h.
+/* Random JPEGs by the grammar of ITU-T T.81, symbol first: Huffman tables are drawn, then the blocks are made
+ * of the symbols that those tables have. So every table, run, size and end of a block occurs, and most files
+ * are still lawful. Choices come from draws.h.
  *
- * With FUZZ_DUMP=file in the environment each file made is written there: the last one is what a crash was about. */
+ * With FUZZ_DUMP=file in the environment each file made is written there: the last one is what a crash was
+ * about. */
 #ifndef JPEG_GRAMMAR_H
 #define JPEG_GRAMMAR_H
 

@@ -1,4 +1,5 @@
-/* Mutations of JPEG files that know segments, for targets whose input is a file: it stays a JPEG more often than under blind ones. */
+/* Mutations of JPEG files that know segments, for targets whose input is a file: it stays a JPEG more often
+ * than under blind ones. */
 #ifndef JPEG_MUTATOR_H
 #define JPEG_MUTATOR_H
 

@@ -1,6 +1,8 @@
 /* What must hold of any bytes that claim to be a JPEG:
- *   1. where libjpeg-turbo decodes without a warning, fl_jpeg_decoder gives its pixels: full, boxes, scales, with the index and without;
- *   2. where fl_jpeg_baseline delivers and fl_libjpeg does, the bytes are the same, whatever libjpeg has to say of the file;
+ *   1. where libjpeg-turbo decodes without a warning, fl_jpeg_decoder gives its pixels: full, boxes, scales,
+ *      with the index and without;
+ *   2. where fl_jpeg_baseline delivers and fl_libjpeg does, the bytes are the same, whatever libjpeg has to
+ *      say of the file;
  *   3. the plain C kernels and the CPU's own deliver alike, and the same bytes;
  *   4. what fl_jpeg_entropy_sound proves, libjpeg decodes without a warning;
  *   5. every failure has its code.
@@ -79,7 +81,8 @@ static bool check_kernels(const fl_box *box, int eighths, const uint8_t *index, 
     return fast;
 }
 
-/* An index made of the file in a block of its own size; NULL: none. Whether the file was proved sound goes to *sound. */
+/* An index made of the file in a block of its own size; NULL: none. Whether the file was proved sound goes to
+ * *sound. */
 static uint8_t *make_index(const uint8_t *bytes, size_t size, size_t *index_size, bool *sound) {
     const uint8_t *index = NULL;
     *sound = fl_jpeg_entropy_sound(entropy, bytes, size);

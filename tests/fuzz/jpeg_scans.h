@@ -114,7 +114,8 @@ static void put_first_ac(scan *s, const huffman *t, uint64_t *known) {
     }
 }
 
-/* A correction bit for each coefficient from k on that is known, until `zeros` others have been passed; returns the next one's place. */
+/* A correction bit for each coefficient from k on that is known, until `zeros` others have been passed;
+ * returns the next one's place. */
 static uint32_t put_corrections(scan *s, uint64_t known, uint32_t k, uint32_t zeros) {
     for (; k <= s->to; k++) {
         if (known >> k & 1) put_bits(s->o, noise(), 1);

@@ -1,4 +1,5 @@
-/* What plain libjpeg-turbo makes of a file: a full decode through its own memory source, without a line of csrc. */
+/* What plain libjpeg-turbo makes of a file: a full decode through its own memory source, without a line of
+ * csrc. */
 #ifndef LIBJPEG_TRUTH_H
 #define LIBJPEG_TRUTH_H
 

@@ -1,5 +1,6 @@
-/* main() of a fuzz target without libFuzzer: runs every file that it is given, and every file of the folders. Any compiler builds it, so
- * the corpus is replayed where clang is missing, and by a debugger. FUZZ_DUMP (see jpeg_grammar.h) works as under libFuzzer. */
+/* main() of a fuzz target without libFuzzer: runs every file that it is given, and every file of the folders.
+ * Any compiler builds it, so the corpus is replayed where clang is missing, and by a debugger. FUZZ_DUMP (see
+ * jpeg_grammar.h) works as under libFuzzer. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-"""Runs one test of test_hostile_input.py under Atheris (`pip install atheris`), guided by fastload's coverage.
+"""Runs one test of test_hostile_input.py under Atheris (`pip install atheris`), guided by fastload's
+coverage.
 
 Example:
     python tests/fuzz/run_atheris.py table -max_total_time=600

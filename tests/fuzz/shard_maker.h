@@ -1,4 +1,5 @@
-/* LMDB files made page by page (data version 1, 64 bit), of any page size and depth, and mutations that know their fields. */
+/* LMDB files made page by page (data version 1, 64 bit), of any page size and depth, and mutations that know
+ * their fields. */
 #ifndef SHARD_MAKER_H
 #define SHARD_MAKER_H
 
@@ -123,7 +124,8 @@ static void put_metas(made_shard *s, const uint8_t main_tree[48]) {
     }
 }
 
-/* A shard as the writer makes it, but of any page size, so that few samples make a deep tree. bytes: calloc'ed room. */
+/* A shard as the writer makes it, but of any page size, so that few samples make a deep tree. bytes:
+ * calloc'ed room. */
 static void make_shard(made_shard *s, uint8_t *bytes) {
     level *l = calloc(2, sizeof *l);
     uint8_t trees[2][48], main_tree[48];

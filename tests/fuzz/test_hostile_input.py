@@ -1,6 +1,8 @@
-"""Manifests, tables and tar files by their grammar, with wrong values: they are read, or one of fastload's own exceptions says why not.
+"""Manifests, tables and tar files by their grammar, with wrong values: they are read, or one of fastload's
+own exceptions says why not.
 
-FUZZ_EXAMPLES sets how many inputs each test tries; `run_atheris.py` runs the same functions under Atheris, guided by coverage.
+FUZZ_EXAMPLES sets how many inputs each test tries; `run_atheris.py` runs the same functions under Atheris,
+guided by coverage.
 """
 
 from __future__ import annotations
@@ -131,7 +133,8 @@ CHANGES = st.lists(
 @given(changes=CHANGES)
 @SETTINGS
 def test_only_our_own_exceptions_leave_a_manifest(changes: list[tuple[float, str, Any]]) -> None:
-    """A manifest whose checksum holds and whose values do not opens, or is a FastloadError, and so is each of its samples."""
+    """A manifest whose checksum holds and whose values do not opens, or is a FastloadError, and so is each
+    of its samples."""
     source, content = packed()
     hostile = json.loads(json.dumps(content))
     for where, how, value in changes:
@@ -165,7 +168,10 @@ def drain(source: Source) -> None:
             pass
 
 
-WORDS = "a.jpg|b.jpg|a.jpg\0|../a.jpg|path|\ufeffpath|label|box:json|n:int|x:float|x:nope|Unnamed: 0|| |0|-1|1_0|\u0661|1e999|nan|NaN|inf"
+WORDS = (
+    "a.jpg|b.jpg|a.jpg\0|../a.jpg|path|\ufeffpath|label|box:json|n:int|x:float|x:nope|Unnamed: 0|| "
+    "|0|-1|1_0|\u0661|1e999|nan|NaN|inf"
+)
 CELLS = st.sampled_from(
     [*WORDS.split("|"), "9" * 30, "x" * 300, "[1", "[1,2]", "{}", '"', "'", "\\", "ü", "\ud800"]
 )
@@ -266,7 +272,8 @@ def test_only_our_own_exceptions_leave_a_tar(
     changes: list[tuple[int, str, bytes, bool]],
     cut: float,
 ) -> None:
-    """Tars of every format and kind of member, with header fields changed, their checksums put right or not, and cut."""
+    """Tars of every format and kind of member, with header fields changed, their checksums put right or
+    not, and cut."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=form) as tar:
         for name, data, kind in members:

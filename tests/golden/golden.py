@@ -1,7 +1,9 @@
-"""Golden datasets: the inputs that they are packed from, the calls that pack them, and digests of all that is read from one.
+"""Golden datasets: the inputs that they are packed from, the calls that pack them, and digests of all that is
+read from one.
 
-make_golden.py packed data/ with them, and test_golden.py reads it. Nothing here depends on a random generator, or on an encoder of another
-library: pictures are arithmetic, and the JPEG files lie in data/photos and data/jpegs.
+make_golden.py packed data/ with them, and test_golden.py reads it. Nothing here depends on a random
+generator, or on an encoder of another library: pictures are arithmetic, and the JPEG files lie in data/photos
+and data/jpegs.
 """
 
 from __future__ import annotations
@@ -216,7 +218,8 @@ def jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def changed(folder: Path) -> None:
-    """Packs a dataset and makes each change of it a version: 2 appends, 3 to 5 add fields, 6 drops two, 7 drops samples."""
+    """Packs a dataset and makes each change of it a version: 2 appends, 3 to 5 add fields, 6 drops two, 7
+    drops samples."""
     fastload.pack(Plain(), folder, shard_samples=4, workers=1)
     fastload.append(folder, Plain(COUNT), workers=1)
     table = folder.parent / "columns.csv"
@@ -259,7 +262,8 @@ MAKES: Mapping[str, Callable[[Path], object]] = {
     "grey": lambda out: fastload.pack(Grey(), out, workers=1),
     "changed": changed,
 }
-"""The call that packs each dataset anew, in a folder with the pictures; `joined`, which refers to others of them, is made after them."""
+"""The call that packs each dataset anew, in a folder with the pictures; `joined`, which refers to others
+of them, is made after them."""
 VERSIONS = {"changed": tuple(range(1, 8))}
 """Versions of the datasets that have several."""
 
@@ -270,7 +274,8 @@ def digest(data: Any) -> str:
 
 
 def told(value: Any) -> Any:
-    """A value as JSON says it: tensors and arrays by dtype, shape and digest, floats by their exact text, containers by their type."""
+    """A value as JSON says it: tensors and arrays by dtype, shape and digest, floats by their exact text,
+    containers by their type."""
     if isinstance(value, torch.Tensor):
         bytes_of = value.contiguous().reshape(-1).view(torch.uint8).numpy() if value.numel() else b""
         return f"{type(value).__name__} {value.dtype} {list(value.shape)} {digest(bytes_of)}"
@@ -289,7 +294,8 @@ def told(value: Any) -> Any:
 
 
 def stored(folder: Path, version: int | None = None) -> dict[str, Any]:
-    """Digests of what a dataset stores: its schema, every record and entry, every column, every value as the reader gives it."""
+    """Digests of what a dataset stores: its schema, every record and entry, every column, every value as
+    the reader gives it."""
     with DatasetReader(folder, version) as reader:
         names = [field.name for field in reader.schema if not field.is_column]
         columns = {name: told(reader.column(name)) for name in reader.schema.columns}
@@ -307,7 +313,8 @@ def stored(folder: Path, version: int | None = None) -> dict[str, Any]:
 
 
 def _entry(number: int, kind: int, data: bytes) -> list[Any]:
-    """An entry of a record, but for what depends on the machine: what zlib makes of pixels, and when a file was changed."""
+    """An entry of a record, but for what depends on the machine: what zlib makes of pixels, and when a
+    file was changed."""
     if kind == core.KIND_PLANES and data[10] == 2:
         data = data[:11]
     elif kind == core.KIND_PLACE:
@@ -321,7 +328,8 @@ def steps() -> list[object]:
 
 
 def delivered(folder: Path, version: int | None = None) -> dict[str, Any]:
-    """Digests of what a dataset delivers: each sample as it is, and the batches of loaders on native threads, moved and as they are."""
+    """Digests of what a dataset delivers: each sample as it is, and the batches of loaders on native
+    threads, moved and as they are."""
     dataset = PackedDataset(folder, version=version)
     moved = PackedDataset(folder, steps(), version=version, seed=5)
     return {

@@ -1,9 +1,10 @@
-"""Makes data/: the golden datasets, and digests of all that was read from each. It was run once, with the code of commit cf9a654:
+"""Makes data/: the golden datasets, and digests of all that was read from each. It was run once, with the
+code of commit cf9a654:
 
     PYTHONPATH=CHECKOUT_OF_cf9a654 python tests/golden/make_golden.py
 
-The sidecars were written anew for release 0.2. It is run again only to add a dataset, for a new format version or a new kind of field, and
-never over those that are there.
+The sidecars were written anew for release 0.2. It is run again only to add a dataset, for a new format
+version or a new kind of field, and never over those that are there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Datasets that an older fastload packed, of every kind of field, image codec and format version, read and packed as they were then."""
+"""Datasets that an older fastload packed, of every kind of field, image codec and format version, read and
+packed as they were then."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def expected(name: str, version: int | None = None) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "version"), EVERY)
 def test_read_as_then(name: str, version: int | None) -> None:
-    """Every record, column, value, sample and batch of every version has the bytes that it had when it was packed."""
+    """Every record, column, value, sample and batch of every version has the bytes that it had when it was
+    packed."""
     found = json.loads(lines(described(DATA / f"{name}.fl", version)))
     wanted = expected(name, version)
     assert found.keys() == wanted.keys()
@@ -45,7 +47,8 @@ def test_verified(name: str, version: int | None) -> None:
 
 @pytest.mark.parametrize("name", sorted(MAKES.keys() - {"noindex"}))  # whose PNGs were stored as pixels then
 def test_packed_as_then(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same inputs are stored as the same bytes; where zlib or a file's time has a part in them, as the same values."""
+    """The same inputs are stored as the same bytes; where zlib or a file's time has a part in them, as the
+    same values."""
     for pictures in ("photos", "jpegs", "files"):
         shutil.copytree(DATA / pictures, tmp_path / pictures)
     monkeypatch.chdir(tmp_path)
@@ -56,9 +59,8 @@ def test_packed_as_then(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for each in (found, wanted):
             del each["records"], each["columns"]["__crc32c__"]
             for image in (value["dict"]["image"] for value in each["values"]):
-                if (
-                    "StoredImage" in image and "place" in image["StoredImage"]["kind"]
-                ):  # a checkout gives its files a time of its own
+                # A checkout gives its files a time of its own.
+                if "StoredImage" in image and "place" in image["StoredImage"]["kind"]:
                     del image["StoredImage"]["data"]
     assert found == {key: wanted[key] for key in found}
 

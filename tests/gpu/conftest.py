@@ -15,9 +15,8 @@ def no_waiting() -> Iterator[Callable[[], None]]:
 
     def mode(name: str) -> None:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Synchronization debug mode is a prototype", UserWarning
-            )  # at the first call of a process
+            # At the first call of a process.
+            warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype", UserWarning)
             torch.cuda.set_sync_debug_mode(name)
 
     def begin() -> None:

@@ -43,7 +43,8 @@ def test_as_on_the_cpu(op: object, dtype: torch.dtype) -> None:
 
 
 def test_nothing_waits(no_waiting: Callable[[], None]) -> None:
-    """All ops, MixUp, CutMix and Seeded are queued without one synchronisation, once their kernels are built."""
+    """All ops, MixUp, CutMix and Seeded are queued without one synchronisation, once their kernels are
+    built."""
     x, labels = images(torch.uint8).cuda(), torch.arange(32).cuda()
     every = A.AugmentBatch(OPS)
     every(x, **KEY, indices=range(32))

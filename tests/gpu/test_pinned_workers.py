@@ -23,7 +23,8 @@ class Constant(Dataset[torch.Tensor]):
 
 
 def test_batches_are_pinned_where_they_lie() -> None:
-    """The tensors are pinned, and without a pin thread; where the driver can record contexts without a copy: explain() says which."""
+    """The tensors are pinned, and without a pin thread; where the driver can record contexts without a
+    copy: explain() says which."""
     with FastLoader(Constant(), batch_size=4, num_workers=2, pin_memory=True) as loader:
         for batch in loader:
             assert batch.is_pinned()
@@ -34,8 +35,8 @@ def test_batches_are_pinned_where_they_lie() -> None:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_dropped_batch_is_copied_whole(inside: bool) -> None:
-    """A batch dropped right after its copy was queued, on that stream or outside of it, reaches the device unchanged, however soon the slot
-    could be refilled."""
+    """A batch dropped right after its copy was queued, on that stream or outside of it, reaches the device
+    unchanged, however soon the slot could be refilled."""
     with FastLoader(Constant(), batch_size=4, num_workers=2, pin_memory=True) as loader:
         stalled = torch.cuda.Stream()
         copies = []

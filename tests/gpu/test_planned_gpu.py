@@ -1,4 +1,5 @@
-"""What a transform leaves to the device, on a real one: the CPU's pixels but for rounding, and no wait of the host."""
+"""What a transform leaves to the device, on a real one: the CPU's pixels but for rounding, and no wait of
+the host."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ class Constant(Dataset[Any]):
 def test_kernel_gives_the_bits_of_the_host(
     dtype: torch.dtype, source: Any, out: Any, shape: tuple[int, int, int]
 ) -> None:
-    """One pass or torch's ops, device or host: the same bits and strides; with and without Normalize; also 1/255 by multiplication."""
+    """One pass or torch's ops, device or host: the same bits and strides; with and without Normalize; also
+    1/255 by multiplication."""
     rows, height, width = shape
     x = torch.randint(0, 256, (rows, 3, height, width), dtype=torch.uint8).contiguous(memory_format=source)
     for mean, std in ((MEAN, STD), (None, None)):
@@ -82,7 +83,8 @@ def _compiled(function: Any) -> int:
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 def test_packed_batches_are_the_hosts(packed: Path, prefetch: int, dtype: torch.dtype | None) -> None:
-    """Over two epochs every batch on the device is the host's, normalised there or by the native pass, in the same layout."""
+    """Over two epochs every batch on the device is the host's, normalised there or by the native pass, in
+    the same layout."""
     floats = [] if dtype is None else [T.Normalize(MEAN, STD)]
     common: dict[str, Any] = {
         "batch_size": 8,
@@ -120,7 +122,8 @@ def test_workers_batches_are_the_hosts(workers: int) -> None:
     ids=["", "augment", "mixup"],
 )
 def test_nothing_waits_in_the_loop(packed: Path, no_waiting: Callable[[], None], steps: Any) -> None:
-    """After a first epoch has compiled and allocated, epochs with work on every batch run without one synchronisation."""
+    """After a first epoch has compiled and allocated, epochs with work on every batch run without one
+    synchronisation."""
     model = torch.nn.Conv2d(3, 8, 3).cuda()
     dtype = torch.float32 if isinstance(steps, list) else None
     with FastLoader(
@@ -146,7 +149,8 @@ def test_workers_loop_does_not_wait(no_waiting: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("prefetch", [1, 4])
 def test_loops_stream_waits_for_the_copy(packed: Path, prefetch: int) -> None:
-    """Used at once on a stream of the user's, and dropped at once while that stream is behind, batches are whole."""
+    """Used at once on a stream of the user's, and dropped at once while that stream is behind, batches are
+    whole."""
     common: dict[str, Any] = {"batch_size": 8, "num_workers": 4, "transform": TRAIN, "seed": 1}
     with FastLoader(packed, **common) as loader:
         want = [images.long().sum().item() for images, _ in loader]
@@ -165,8 +169,8 @@ def test_loops_stream_waits_for_the_copy(packed: Path, prefetch: int) -> None:
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_poisoned_refill(packed: Path, inside: bool) -> None:
-    """A leased pinned tensor that the user copies without waiting, and drops at once, on that stream or outside of it, arrives whole: every
-    refill would poison it."""
+    """A leased pinned tensor that the user copies without waiting, and drops at once, on that stream or
+    outside of it, arrives whole: every refill would poison it."""
     ds = PackedDataset(packed, transform=T.RandomResizedCrop(224))
     common: dict[str, Any] = {"batch_size": 10, "num_workers": 4, "prefetch_factor": 1, "seed": 5}
     with FastLoader(ds, **common) as loader:
@@ -188,7 +192,8 @@ def test_poisoned_refill(packed: Path, inside: bool) -> None:
 
 
 def test_memory_is_bounded_and_given_back(packed: Path) -> None:
-    """After loops that were broken off and a close there is no thread, and the device's memory is as before."""
+    """After loops that were broken off and a close there is no thread, and the device's memory is as
+    before."""
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     with FastLoader(
@@ -214,7 +219,8 @@ def test_another_device(packed: Path) -> None:
 
 
 def test_the_devices_time_is_counted(packed: Path) -> None:
-    """Copies and steps on whole batches are timed on the stream: more than nothing, and less in all than the epochs took."""
+    """Copies and steps on whole batches are timed on the stream: more than nothing, and less in all than
+    the epochs took."""
     common: dict[str, Any] = {"num_workers": 4, "transform": TRAIN, "batch_transform": AUGMENT}
     with FastLoader(packed, 8, **common, device="cuda") as loader:
         began = time.perf_counter()

@@ -29,12 +29,14 @@ def stats(engine: str, workers: int, /, **stage_seconds: float) -> dict[str, Any
 
 
 def test_decode_bound_with_free_cpus() -> None:
-    """The figures in the text are the ones that were measured: waiting, stage, workers, CPUs, the side that the crop asks for, pixels."""
+    """The figures in the text are the ones that were measured: waiting, stage, workers, CPUs, the side
+    that the crop asks for, pixels."""
     found = figures_of(
         WAITS_41, stats("threads", 2, read=0.1, decode=2.0, resize=0.4), side=224, longer_sides=(400, 1500)
     )
     assert advise(found) == [
-        "waiting for data 41% of the time, decode-bound (80% of a sample's time): raise num_workers from 2 to 4, "
+        "waiting for data 41% of the time, decode-bound (80% of a sample's time): raise num_workers "
+        "from 2 to 4, "
         "or pack with --max-side 500, which leaves out 83% of the pixels"
     ]
 
@@ -99,7 +101,8 @@ def test_an_iterable_without_settings_is_told_the_cpus() -> None:
 
 
 def test_idle_workers_are_not_multiplied() -> None:
-    """Workers that are busy a tenth of the time, while the loop waits, need batches to work on, not company."""
+    """Workers that are busy a tenth of the time, while the loop waits, need batches to work on, not
+    company."""
     (text,) = advise(figures_of(WAITS_41, stats("processes", 2, python=0.3), prefetch_factor=3))
     assert "raise prefetch_factor from 3 to 6 (workers are busy only 9.6% of the time" in text
     assert "num_workers" not in text
@@ -170,7 +173,8 @@ def epochs(first_s: float, count: int) -> list[Step]:
 def test_first_batches_that_cost_much(
     workers: int, engine: str | None, persistent: bool, wanted: str
 ) -> None:
-    """Waiting that is all on the first batch of each epoch asks for workers that outlive it, where they do not yet."""
+    """Waiting that is all on the first batch of each epoch asks for workers that outlive it, where they do
+    not yet."""
     (text,) = advise(
         figures_of(epochs(0.1, 5), {"workers": workers, "engine": engine}, persistent_workers=persistent)
     )
@@ -200,7 +204,8 @@ def test_before_the_first_step() -> None:
 
 
 def test_counters_that_call_for_action_are_named_in_any_case() -> None:
-    """Envelopes, restarts and substitutions are told though the loader keeps up; each below its bound is not."""
+    """Envelopes, restarts and substitutions are told though the loader keeps up; each below its bound is
+    not."""
     found = advise(figures_of(steady(0.0, 0.1), FULL_STATS))
     assert "25% of batches (2.0% of bytes) travel in pickled envelopes: return tensors" in found[1]
     assert found[2].startswith("1 workers were started anew")
@@ -251,7 +256,8 @@ def test_the_report_of_an_unknown_loader_is_short() -> None:
 
 
 def test_many_bad_samples_come_first() -> None:
-    """Where one sample in a hundred is lost, or there was no step because all were, that is the first advice: how many, and why."""
+    """Where one sample in a hundred is lost, or there was no step because all were, that is the first
+    advice: how many, and why."""
     for steps in (steady(0.001, 0.1), []):
         stats = {
             **FULL_STATS,
@@ -293,7 +299,8 @@ STAGES = st.dictionaries(
 
 @settings(max_examples=80)
 @given(
-    st.sampled_from(["threads", "processes", "caller", None]), maybe(st.integers(0, 8)), STAGES, FACTS, maybe(st.integers(8, 600)),
+    st.sampled_from(["threads", "processes", "caller", None]), maybe(st.integers(0, 8)), STAGES, FACTS,
+    maybe(st.integers(8, 600)),
     st.sampled_from([WAITS_41, SPIKES, 5 * steady(0.0001, 0.01, 10, first_s=0.1)]), st.integers(1, 6),
 )  # fmt: skip
 def test_no_advice_changes_nothing(
@@ -305,7 +312,8 @@ def test_no_advice_changes_nothing(
     steps: list[Step],
     cpus: int,
 ) -> None:
-    """A value that is advised differs from the present one, a limit lies below what is there, and nothing was done already."""
+    """A value that is advised differs from the present one, a limit lies below what is there, and nothing
+    was done already."""
     counted = {"engine": engine, "workers": workers, "samples": 1000, "stage_seconds": stages}
     text = "\n".join(advise(figures_of(steps, counted, cpus=cpus, side=side, **facts)))
     for found in re.finditer(r"raise num_workers from (\d+) to (\d+)", text):

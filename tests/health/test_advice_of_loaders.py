@@ -1,4 +1,5 @@
-"""Advice on real loaders: the facts from which it follows are those of the dataset, the transform and the stored images."""
+"""Advice on real loaders: the facts from which it follows are those of the dataset, the transform and the
+stored images."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def packed(folder: Path, side: int = 450) -> Path:
 
 
 def advice(dataset: Any, **options: Any) -> str:
-    """All advice, had the loop of a second epoch waited 40 % of its time and its workers been busy with their slowest stage."""
+    """All advice, had the loop of a second epoch waited 40 % of its time and its workers been busy with
+    their slowest stage."""
     options = {"batch_size": 4, "num_workers": 1, **options}
     loader: Any = FastLoader(dataset, **options)
     for _ in loader:
@@ -78,10 +80,12 @@ def test_a_python_step_is_named_as_the_cause(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "wanted", "unwanted"),
     [
-        (lambda root: datasets.ImageFolder(root, transforms.Compose([transforms.RandomResizedCrop(64), transforms.ToTensor(), negative])),
+        (lambda root: datasets.ImageFolder(root, transforms.Compose([transforms.RandomResizedCrop(64),
+        transforms.ToTensor(), negative])),
          "ImageFolder is not read in place: negative at position 3 is Python", "fastload pack"),
         (lambda root: datasets.ImageFolder(root, transforms.ToTensor(), target_transform=int),
-         "its target_transform is Python; change that, or pack the dataset (fastload pack)", "batch_transform"),
+         "its target_transform is Python; change that, or pack the dataset (fastload pack)",
+         "batch_transform"),
         (lambda root: Squares(), "pack the dataset (fastload pack)", "in place"),
         (lambda root: Stream(), "make it a map-style Dataset, and pack", "seed_by"),
     ],
@@ -107,7 +111,8 @@ def test_engine_python_is_left_out(tmp_path: Path) -> None:
 def test_smaller_images_are_advised_where_there_are_larger_ones(
     tmp_path: Path, side: int, advised: bool, in_place: bool
 ) -> None:
-    """--max-side is advised for images that are larger than it, packed or in place, and not for 450 pixels that are cropped to 224."""
+    """--max-side is advised for images that are larger than it, packed or in place, and not for 450 pixels
+    that are cropped to 224."""
     root = packed(tmp_path, side)
     folder = transforms.Compose([transforms.RandomResizedCrop(224), transforms.ToTensor()])
     text = advice(

@@ -123,7 +123,8 @@ def test_without_the_client_library_the_error_says_how_to_install_it(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TensorBoard's own imports
 def test_tensorboard_reads_back(monitor: HealthMonitor[Any], tmp_path: Path) -> None:
-    """Each known number is a scalar under the prefix, at the step given, to float32's precision; text and unknowns are none."""
+    """Each known number is a scalar under the prefix, at the step given, to float32's precision; text and
+    unknowns are none."""
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from torch.utils.tensorboard import SummaryWriter

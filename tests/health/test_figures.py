@@ -88,7 +88,8 @@ def test_few_steps_have_no_tail() -> None:
 
 
 def test_counters_become_shares_and_times_per_sample() -> None:
-    """Everything that stats() tells arrives, per sample where it is a time; unknown stages come last, slow samples slowest first."""
+    """Everything that stats() tells arrives, per sample where it is a time; unknown stages come last, slow
+    samples slowest first."""
     found = figures_of(
         steady(0.02, 0.08), FULL_STATS, prefetch_factor=4, seed_by="sample", in_order=False, pin_memory=True
     ).as_dict()
@@ -97,9 +98,8 @@ def test_counters_become_shares_and_times_per_sample() -> None:
     assert found["stage_share"] == pytest.approx(
         {"python": 1 / 1.11, "collate": 0.1 / 1.11, "warp": 0.01 / 1.11}
     )
-    assert found["worker_busy"] == pytest.approx(
-        640 * 1.1e-3 / 2
-    )  # 640 samples a second, two workers; warp is none of their stages
+    # 640 samples a second, two workers; warp is none of their stages.
+    assert found["worker_busy"] == pytest.approx(640 * 1.1e-3 / 2)
     assert (found["envelope_share"], found["envelope_bytes_share"]) == (0.25, 20_000 / 1_020_000)
     assert (found["ready"], found["depth"], found["restarts"], found["replaced"], found["skipped"]) == (
         1,
@@ -123,7 +123,8 @@ def test_counters_become_shares_and_times_per_sample() -> None:
 
 
 def test_unknown_is_none_and_json_holds_everything() -> None:
-    """Without stats, and with stats that say nothing yet, figures are None; JSON has no NaN and reads back equal."""
+    """Without stats, and with stats that say nothing yet, figures are None; JSON has no NaN and reads back
+    equal."""
     for stats in (
         None,
         dict,
@@ -175,7 +176,8 @@ def test_an_impossible_step_is_refused(step: tuple[float, float, int]) -> None:
 
 
 def test_whole_steps_are_read_while_others_observe() -> None:
-    """Two threads observe steps with wait_s == step_s == samples; every copy holds such steps only, and no step is lost."""
+    """Two threads observe steps with wait_s == step_s == samples; every copy holds such steps only, and no
+    step is lost."""
     monitor: HealthMonitor[Any] = HealthMonitor(window=50)
     each = 20_000
 

@@ -79,7 +79,8 @@ class Sleepy(Dataset[torch.Tensor]):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchs_loader_is_iterated_as_without(workers: int) -> None:
-    """The batches, their order, the length and the settings are the loader's; every batch counts once, every epoch too."""
+    """The batches, their order, the length and the settings are the loader's; every batch counts once,
+    every epoch too."""
     loader = DataLoader(Sleepy(10, 0), batch_size=4, num_workers=workers)
     monitor = HealthMonitor(loader)
     for epoch in range(1, 4):
@@ -180,14 +181,16 @@ def test_fastloader_feeds_its_own_monitor(packed: Path) -> None:
 
 
 def test_the_iterables_own_stats_and_settings_are_read() -> None:
-    """A loader's stats() is found; a stats= given wins; set_epoch and other attributes pass through, private ones do not."""
+    """A loader's stats() is found; a stats= given wins; set_epoch and other attributes pass through,
+    private ones do not."""
     loader = Loader([torch.zeros(3)], FULL_STATS, num_workers=5, prefetch_factor=3, _secret=1)
     monitor = HealthMonitor(loader)
     assert monitor.figures().restarts == 1
+    # The engine knows better than the argument.
     assert (monitor.figures().workers, monitor.figures().prefetch_factor) == (
         2,
         3,
-    )  # the engine knows better than the argument
+    )
     assert HealthMonitor(loader, stats=lambda: {"restarts": 9}).figures().restarts == 9
     monitor.set_epoch(4)
     assert loader.told.epoch == 4
@@ -233,7 +236,8 @@ def test_a_pass_left_half_way_counts_its_finished_steps() -> None:
 
 
 def test_an_error_of_the_loader_passes_and_counts_nothing() -> None:
-    """The exception is the loader's own; the steps before it count, and the pass can go on if the iterator can."""
+    """The exception is the loader's own; the steps before it count, and the pass can go on if the iterator
+    can."""
 
     class Fails:
         def __init__(self) -> None:
@@ -272,7 +276,8 @@ def test_samples_can_be_counted_otherwise() -> None:
 
 
 def test_a_loader_keeps_its_own_monitor_without_a_cycle() -> None:
-    """of() holds the loader weakly: dropping the loader frees it at once, and the monitor still reports what it saw."""
+    """of() holds the loader weakly: dropping the loader frees it at once, and the monitor still reports
+    what it saw."""
     loader = Loader([torch.zeros(3)] * 2, FULL_STATS, num_workers=2)
     monitor = HealthMonitor.of(loader)
     assert sum(len(batch) for batch in monitor.watch(iter(loader), time.perf_counter())) == 6

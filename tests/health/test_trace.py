@@ -1,4 +1,5 @@
-"""Trace: each engine's stages, in a file that is sound however the loop ends, in the time base of torch.profiler."""
+"""Trace: each engine's stages, in a file that is sound however the loop ends, in the time base of
+torch.profiler."""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def test_every_engine_has_waits_and_its_stages(packed: Path, tmp_path: Path, eng
 
 
 def test_workers_are_processes_of_their_own(packed: Path, tmp_path: Path) -> None:
-    """Stages of a sample are in the worker that made it, waits in the loop's process, and all processes have names."""
+    """Stages of a sample are in the worker that made it, waits in the loop's process, and all processes
+    have names."""
     with FastLoader(str(packed), batch_size=8, transform=CROP, engine="python", num_workers=2) as loader:
         found = taken(loader, tmp_path / "run.json")
     made = {each["pid"] for each in named(found, "decode")}

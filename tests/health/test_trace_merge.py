@@ -29,7 +29,8 @@ class Slow(Dataset[int]):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_waits_lie_within_torch_profilers_regions(tmp_path: Path, workers: int) -> None:
-    """A region of the user's around next(loader) encloses our wait, to the accuracy of torch's clock, and each another one."""
+    """A region of the user's around next(loader) encloses our wait, to the accuracy of torch's clock, and
+    each another one."""
     ours, theirs, both = (tmp_path / name for name in ("ours.json", "theirs.json.gz", "both.json"))
     with (
         FastLoader(Slow(), batch_size=1, num_workers=workers) as loader,

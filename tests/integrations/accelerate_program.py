@@ -1,4 +1,5 @@
-"""Under torchrun: Accelerate's prepare() with two gloo processes, the loader it rebuilds, and FastLoader kept in two ways."""
+"""Under torchrun: Accelerate's prepare() with two gloo processes, the loader it rebuilds, and FastLoader
+kept in two ways."""
 
 from __future__ import annotations
 

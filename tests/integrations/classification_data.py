@@ -1,4 +1,5 @@
-"""The data section of a script that trains a classifier, in the style of torchvision's references; written for DataLoader.
+"""The data section of a script that trains a classifier, in the style of torchvision's references; written
+for DataLoader.
 
 One line differs from the script: the import of DataLoader.
 """

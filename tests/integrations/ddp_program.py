@@ -1,4 +1,5 @@
-"""Under torchrun: trains with DistributedDataParallel over gloo from DistributedSampler, FastLoader against DataLoader."""
+"""Under torchrun: trains with DistributedDataParallel over gloo from DistributedSampler, FastLoader
+against DataLoader."""
 
 from __future__ import annotations
 

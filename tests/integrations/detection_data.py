@@ -1,4 +1,5 @@
-"""The data section of a script that trains a detector, in the style of torchvision's references: presets, samplers, groups of like shapes.
+"""The data section of a script that trains a detector, in the style of torchvision's references: presets,
+samplers, groups of like shapes.
 
 One line differs from the script: the one that makes the loader.
 """
@@ -21,7 +22,8 @@ from torchvision.transforms import v2
 from fastload import FastLoader, PackedDataset
 
 KEYS = {"boxes": "boxes", "labels": "category_id", "masks": "instances"}
-"""What the detector wants of a sample, and the packed fields: torchvision's detectors count classes from 1, as COCO's category ids."""
+"""What the detector wants of a sample, and the packed fields: torchvision's detectors count classes from
+1, as COCO's category ids."""
 
 
 def training_preset(augmentation: str, size: int = 128) -> Any:
@@ -105,7 +107,8 @@ def load(
     seed: int = 0,
     engine: str = "auto",
 ) -> Data:
-    """The dataset in COCO's layout, its samplers and its loader; without `packed` as the script had it before the line was changed."""
+    """The dataset in COCO's layout, its samplers and its loader; without `packed` as the script had it
+    before the line was changed."""
     annotations = folder / "annotations" / "instances_train2017.json"
     dataset = wrap_dataset_for_transforms_v2(
         CocoDetection(folder / "train2017", annotations, transforms=transform), target_keys=tuple(KEYS)

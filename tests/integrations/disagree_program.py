@@ -1,4 +1,5 @@
-"""Two ranks whose loaders differ, under torchrun: what each is told, at which batch, in a loop with a collective in each step."""
+"""Two ranks whose loaders differ, under torchrun: what each is told, at which batch, in a loop with a
+collective in each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two ranks with generators of their own that load the state of one of them, under torchrun: what each draws and gets afterwards."""
+"""Two ranks with generators of their own that load the state of one of them, under torchrun: what each
+draws and gets afterwards."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def trained(loader: Any, steps: int | None = None) -> tuple[list[int], list[list
 def run(name: str, given: dict[str, Any], out: str, workers: int) -> dict[str, Any]:
     """Runs that resume from rank 0's state, or from their own, in mid-epoch or at an epoch's end.
 
-    Of each: whether its order is that of a run that was never interrupted, its masks, and whether these are that run's.
+    Of each: whether its order is that of a run that was never interrupted, its masks, and whether these are
+    that run's.
     """
     rank = dist.get_rank()
     first = 100 if name in ALIKE else 100 + rank

@@ -23,7 +23,8 @@ MARK = "FASTLOAD_TEST_PROGRAM"
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Processes alive (not zombies) that carry the mark in their environment: a program's whole offspring, in whatever session."""
+    """Processes alive (not zombies) that carry the mark in their environment: a program's whole offspring,
+    in whatever session."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -43,10 +44,11 @@ def run_program(
     imports: Sequence[str] = (),
     timeout: float = 100,
 ) -> str:
-    """Runs the program of that name, with `ranks` processes as torchrun starts them where given; the output of all. Fails if it leaves a
-    process behind.
+    """Runs the program of that name, with `ranks` processes as torchrun starts them where given; the output
+    of all. Fails if it leaves a process behind.
 
-    Each process is a warm interpreter; torchrun itself, which other tests run, imports torch once for each and once more.
+    Each process is a warm interpreter; torchrun itself, which other tests run, imports torch once for each
+    and once more.
     """
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
@@ -71,9 +73,8 @@ def run_program(
         written = [pool.submit(program.communicate) for program in started]
         until = time.monotonic() + timeout
         while not all(each.done() for each in written) and time.monotonic() < until:
-            if any(
-                program.returncode for program in started
-            ):  # as torchrun does: the others would wait for it
+            # As torchrun does: the others would wait for it.
+            if any(program.returncode for program in started):
                 break
             time.sleep(0.01)
         late = time.monotonic() >= until
@@ -105,7 +106,8 @@ def reports(folder: Path) -> list[dict[str, Any]]:
 def two_ranks_of(
     name: str, packed: Path, out: Path, *, launched: bool = True, imports: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """What both ranks of the program of that name saw of the packed dataset; they report into `out`. Not launched: it starts its ranks."""
+    """What both ranks of the program of that name saw of the packed dataset; they report into `out`. Not
+    launched: it starts its ranks."""
     run_program(name, packed, out, ranks=2 if launched else None, imports=imports)
     found = reports(out)
     assert len(found) == 2
@@ -124,7 +126,8 @@ def children() -> list[int]:
 
 
 class Drawn:
-    """A transform, and then a number of each generator that transforms draw from: of equal draws before follow equal numbers."""
+    """A transform, and then a number of each generator that transforms draw from: of equal draws before
+    follow equal numbers."""
 
     def __init__(self, transform: Any) -> None:
         self.transform = transform
@@ -135,7 +138,8 @@ class Drawn:
 
 
 def seeded_epochs(loader: Any, epochs: int = 2) -> tuple[list[Any], Any]:
-    """Batches of some epochs after the generators of this process were seeded, and the state of torch's afterwards."""
+    """Batches of some epochs after the generators of this process were seeded, and the state of torch's
+    afterwards."""
     torch.manual_seed(11)
     random.seed(11)
     np.random.seed(11)
@@ -159,7 +163,8 @@ def equal_bits(mine: Any, other: Any) -> bool:
 
 
 def runs_as_torchs(mine: Any, torchs: Any) -> str:
-    """Compares two epochs of a FastLoader with those of a loader of torch, and closes it; returns what explain() says of images."""
+    """Compares two epochs of a FastLoader with those of a loader of torch, and closes it; returns what
+    explain() says of images."""
     got, state = seeded_epochs(mine)
     expected, other = seeded_epochs(torchs)
     assert len(got) == len(expected) > 2

@@ -1,4 +1,5 @@
-"""Lightning's DDP on two gloo processes, which Lightning starts itself: loaders given to fit(), and made in hooks."""
+"""Lightning's DDP on two gloo processes, which Lightning starts itself: loaders given to fit(), and made
+in hooks."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def described(loader: Any) -> dict[str, Any]:
 
 
 def windows(packed: str, out: str) -> dict[str, Any]:
-    """What Lightning makes of shuffle="window", and of a WindowSampler that was made before there was a process group."""
+    """What Lightning makes of shuffle="window", and of a WindowSampler that was made before there was a
+    process group."""
     report: dict[str, Any] = {}
     data = dataset_of("packed", packed)
     for name, options in {
@@ -50,7 +52,8 @@ def windows(packed: str, out: str) -> dict[str, Any]:
 
 
 def sharded(packed: str, out: str, form: str) -> dict[str, Any]:
-    """What Lightning makes of loaders that shard themselves: of fit(), and of predict(), which makes them again."""
+    """What Lightning makes of loaders that shard themselves: of fit(), and of predict(), which makes them
+    again."""
     trainer = trainer_of(out, strategy="ddp", devices=2, max_epochs=EPOCHS, num_sanity_val_steps=0)
     model = Recorder()
     train, validation = (

@@ -1,4 +1,5 @@
-"""The plain dataset of the integration tests, and the loaders over either form, for tests and programs alike."""
+"""The plain dataset of the integration tests, and the loaders over either form, for tests and programs
+alike."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from fastload import transforms as T
 COUNT = 48
 FORMS = ("packed", "plain")
 WITH_FILES = (*FORMS, "files")
-"""The images of the packed dataset as they were before: an ImageFolder, which native threads read in place."""
+"""The images of the packed dataset as they were before: an ImageFolder, which native threads read in
+place."""
 
 
 class Numbers(Dataset[Any]):
@@ -70,7 +72,8 @@ class Net(torch.nn.Module):
 def accumulated(
     accelerator: Any, model: Any, optimizer: Any, loader: Any
 ) -> Iterator[tuple[torch.Tensor, bool]]:
-    """Trains for an epoch under accelerator.accumulate; of each batch its labels, and whether the gradients were applied at it."""
+    """Trains for an epoch under accelerator.accumulate; of each batch its labels, and whether the
+    gradients were applied at it."""
     for images, labels in loader:
         with accelerator.accumulate(model):
             accelerator.backward(model(images).sum())

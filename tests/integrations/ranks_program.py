@@ -1,4 +1,5 @@
-"""One of several ranks over gloo, on a dataset in a bucket: epochs, a state in mid-epoch, or a rank that is killed."""
+"""One of several ranks over gloo, on a dataset in a bucket: epochs, a state in mid-epoch, or a rank that
+is killed."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def labels(batches: Any) -> list[int]:
 
 
 def epochs(loader: FastLoader[Any], evaluation: FastLoader[Any], state: str) -> dict[str, Any]:
-    """Whole epochs, the evaluation, and the beginning of an epoch; or the rest of one, where there is a state."""
+    """Whole epochs, the evaluation, and the beginning of an epoch; or the rest of one, where there is a
+    state."""
     resumes = Path(state).exists()
     dist.barrier()
     if resumes:

@@ -1,4 +1,5 @@
-"""The data section of a script that trains a segmenter, in the style of torchvision's references: presets, samplers, loaders.
+"""The data section of a script that trains a segmenter, in the style of torchvision's references: presets,
+samplers, loaders.
 
 One line differs from the script: the one that makes the loader.
 """
@@ -56,7 +57,8 @@ def load(
     seed: int = 0,
     engine: str = "auto",
 ) -> Data:
-    """The dataset in VOC's layout, its sampler and its loader; without `packed` as the script had it before the line was changed."""
+    """The dataset in VOC's layout, its sampler and its loader; without `packed` as the script had it
+    before the line was changed."""
     dataset = wrap_dataset_for_transforms_v2(VOCSegmentation(folder, image_set="train", transforms=transform))
     sampler = RandomSampler(dataset, generator=torch.Generator().manual_seed(seed))
     options: dict[str, Any] = {

@@ -1,4 +1,5 @@
-"""HF Accelerate: prepare() builds a plain DataLoader of a FastLoader's attributes; fastload.accelerate() and shard= keep it."""
+"""HF Accelerate: prepare() builds a plain DataLoader of a FastLoader's attributes; fastload.accelerate()
+and shard= keep it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ stateful = pytest.mark.skipif(
 
 @pytest.fixture
 def accelerator() -> Iterator[Any]:
-    """An Accelerator of one CPU process that accumulates four batches; its process-wide state is reset after."""
+    """An Accelerator of one CPU process that accumulates four batches; its process-wide state is reset
+    after."""
     yield accelerate.Accelerator(cpu=True, gradient_accumulation_steps=4)
     for state in (AcceleratorState, GradientState, PartialState):
         state._reset_state()
@@ -58,7 +60,8 @@ class Counting(PackedDataset):
 def test_prepare_rebuilds_a_right_loader(
     accelerator: Any, numbered: Path, form: str, workers: int, shuffle: Any, no_children: None
 ) -> None:
-    """What prepare() builds is a plain DataLoader; every epoch has every sample once, each epoch in an order of its own."""
+    """What prepare() builds is a plain DataLoader; every epoch has every sample once, each epoch in an
+    order of its own."""
     loader = loader_of(form, numbered, shuffle=shuffle, num_workers=workers)
     prepared = accelerator.prepare(loader)
     assert type(prepared.base_dataloader) is DataLoader
@@ -75,7 +78,8 @@ def test_prepare_rebuilds_a_right_loader(
 
 @rebuilds
 def test_rebuilt_loader_asks_for_whole_batches(accelerator: Any, numbered: Path) -> None:
-    """On packed data the plain DataLoader goes through PackedDataset.__getitems__, a whole batch at a time."""
+    """On packed data the plain DataLoader goes through PackedDataset.__getitems__, a whole batch at a
+    time."""
     dataset = Counting(numbered, transform=[T.CenterCrop(16)])
     dataset.asked = []
     prepared = accelerator.prepare(FastLoader(dataset, batch_size=7, num_workers=0))
@@ -91,7 +95,8 @@ def test_rebuilt_loader_asks_for_whole_batches(accelerator: Any, numbered: Path)
 def test_seeded_dataset_has_the_same_pixels_rebuilt(
     accelerator: Any, numbered: Path, workers: int, no_children: None
 ) -> None:
-    """A PackedDataset with a seed gives in the rebuilt loader the pixels that a FastLoader of that seed gives, epoch by epoch."""
+    """A PackedDataset with a seed gives in the rebuilt loader the pixels that a FastLoader of that seed
+    gives, epoch by epoch."""
     dataset = PackedDataset(numbered, transform=[T.RandomResizedCrop(16), T.RandomHorizontalFlip()], seed=6)
     prepared = accelerator.prepare(FastLoader(dataset, batch_size=6, num_workers=workers))
     with FastLoader(
@@ -106,7 +111,8 @@ def test_seeded_dataset_has_the_same_pixels_rebuilt(
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_kept_inside_the_wrapper(accelerator: Any, numbered: Path, form: str, shuffle: bool) -> None:
-    """A FastLoader put into Accelerate's wrapper makes its batches, in the order and number of the loader it replaces."""
+    """A FastLoader put into Accelerate's wrapper makes its batches, in the order and number of the loader
+    it replaces."""
     expected = accelerator.prepare(loader_of(form, numbered, shuffle=shuffle))
     kept = fastload.accelerate(accelerator, loader_of(form, numbered, shuffle=shuffle))
     assert type(kept.base_dataloader) is FastLoader
@@ -123,7 +129,8 @@ def test_kept_inside_the_wrapper(accelerator: Any, numbered: Path, form: str, sh
 
 @pytest.mark.parametrize("form", FORMS)
 def test_kept_loader_ends_an_accumulation(accelerator: Any, numbered: Path, form: str) -> None:
-    """Gradients are applied every fourth batch and at the last one: the wrapper knows the end of a FastLoader's epoch."""
+    """Gradients are applied every fourth batch and at the last one: the wrapper knows the end of a
+    FastLoader's epoch."""
     model, optimizer = Net(), None
     model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
     kept = fastload.accelerate(accelerator, loader_of(form, numbered))
@@ -151,7 +158,8 @@ def test_marked_loader_is_taken_as_it_is(accelerator: Any, numbered: Path, form:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_kept_loader_resumes(accelerator: Any, numbered: Path, form: str, shuffle: bool) -> None:
-    """The wrapper's state_dict counts the batches handed out, though it pulls one ahead; loaded, the rest of the epoch follows."""
+    """The wrapper's state_dict counts the batches handed out, though it pulls one ahead; loaded, the rest
+    of the epoch follows."""
 
     def kept() -> Any:
         torch.manual_seed(2)
@@ -196,7 +204,8 @@ def two_ranks(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
 def test_two_processes_see_every_sample_once(
     two_ranks: list[dict[str, Any]], form: str, way: str, maker: str
 ) -> None:
-    """Gathered from two processes, each epoch holds every sample once, in an order of its own, whoever makes the batches."""
+    """Gathered from two processes, each epoch holds every sample once, in an order of its own, whoever
+    makes the batches."""
     for report in (rank[f"{form} {way}"] for rank in two_ranks):
         assert report["made_by"] == maker
         assert report["batches"] == 5
@@ -209,14 +218,16 @@ def test_two_processes_see_every_sample_once(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("way", ["rebuilt", "kept"])
 def test_two_processes_accumulate_to_the_end(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
-    """Of five batches accumulated by two, the second, the fourth and the last are applied, in both processes."""
+    """Of five batches accumulated by two, the second, the fourth and the last are applied, in both
+    processes."""
     for report in (rank[f"{form} {way}"] for rank in two_ranks):
         assert report["synced"] == [False, True, False, True, True] * 2
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_loader_that_shards_accumulates_across_epochs(two_ranks: list[dict[str, Any]], form: str) -> None:
-    """Accelerate does not know where its epoch ends: what the last batch leaves open is applied with the next epoch's first."""
+    """Accelerate does not know where its epoch ends: what the last batch leaves open is applied with the
+    next epoch's first."""
     for report in (rank[f"{form} shard"] for rank in two_ranks):
         assert report["synced"] == [False, True] * 5
 
@@ -227,7 +238,8 @@ class Numbers(IterableDataset[int]):
 
 
 def test_prepare_warns_that_it_drops_fastloader(accelerator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A warning names fastload.accelerate(), which gives none; nor does prepare() where its DataLoader is FastLoader."""
+    """A warning names fastload.accelerate(), which gives none; nor does prepare() where its DataLoader is
+    FastLoader."""
     with pytest.warns(UserWarning, match=r"fastload\.accelerate"):
         accelerator.prepare(FastLoader(range(4)))
     assert not FastLoader(range(4))._is_accelerate_prepared
@@ -247,7 +259,8 @@ def test_prepare_warns_that_it_drops_fastloader(accelerator: Any, monkeypatch: p
 def test_kept_with_each_kind_of_order(
     accelerator: Any, dataset: Any, given: dict[str, Any], batches: list[Any]
 ) -> None:
-    """Batches are in the order of the loader that prepare() builds, and the other arguments are the FastLoader's own."""
+    """Batches are in the order of the loader that prepare() builds, and the other arguments are the
+    FastLoader's own."""
     kept = fastload.accelerate(accelerator, FastLoader(dataset, seed=3, **given))
     assert type(kept.base_dataloader) is FastLoader
     assert kept.base_dataloader.seed == 3

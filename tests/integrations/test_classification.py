@@ -1,4 +1,5 @@
-"""A script for torch's DataLoader and torchvision's ImageFolder, of which the import alone was changed: it runs on native threads."""
+"""A script for torch's DataLoader and torchvision's ImageFolder, of which the import alone was changed: it
+runs on native threads."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def test_batches_are_mixed_by_collate_fn(tree: Path) -> None:
 
 
 def test_a_dataset_from_a_cache(tree: Path) -> None:
-    """An ImageFolder that was saved and loaded, as a script does that does not list its files anew, is recognised."""
+    """An ImageFolder that was saved and loaded, as a script does that does not list its files anew, is
+    recognised."""
     train = script.load(tree).train
     cached = pickle.loads(pickle.dumps(train.dataset))
     loader = script.DataLoader(cached, batch_size=10, num_workers=2)
@@ -98,13 +100,14 @@ def test_an_augmentation_of_python_is_named(tree: Path) -> None:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("preset", ["training", "evaluation"])
 def test_presets_in_a_dataset_of_its_own(tree: Path, version: int, preset: str, no_children: None) -> None:
-    """Both presets around Pillow give torch's batches, order and draws bit for bit in worker processes; no Pillow image is made."""
+    """Both presets around Pillow give torch's batches, order and draws bit for bit in worker processes; no
+    Pillow image is made."""
     made = script.training_preset(version) if preset == "training" else script.evaluation_preset(version)
     data, options = OwnPhotos(tree, Drawn(made)), {"batch_size": 7, "shuffle": True, "num_workers": 2}
     told = runs_as_torchs(FastLoader(data, **options), DataLoader(data, **options))  # type: ignore[arg-type]
     assert (
-        f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array"
-        in told
+        f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded "
+        "straight into an array" in told
     )
     assert "made a Pillow image" not in told
 
@@ -115,7 +118,8 @@ def test_presets_in_a_dataset_of_its_own(tree: Path, version: int, preset: str, 
 def test_a_policy_after_the_crop(
     tree: Path, monkeypatch: pytest.MonkeyPatch, augment: Any, no_children: None
 ) -> None:
-    """The script with a policy of torchvision's, which is Python, gives torch's batches bit for bit; images stay lazy up to the policy."""
+    """The script with a policy of torchvision's, which is Python, gives torch's batches bit for bit;
+    images stay lazy up to the policy."""
     version = 2 if augment.__module__.startswith(v2.__name__) else 1
     ours = script.load(tree, version=version, augment=augment())
     theirs = by_torch(monkeypatch, tree, version=version, augment=augment())

@@ -1,4 +1,5 @@
-"""collate= survives what frameworks make of a loader: Lightning's and ignite's FastLoaders, Accelerate's plain DataLoader."""
+"""collate= survives what frameworks make of a loader: Lightning's and ignite's FastLoaders, Accelerate's
+plain DataLoader."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def test_ignite(numbered: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", WITH_FILES)
 def test_accelerate(numbered: Path, form: str) -> None:
-    """The plain DataLoader that prepare() builds has the loader's collate_fn, which batches alike without fastload's engines."""
+    """The plain DataLoader that prepare() builds has the loader's collate_fn, which batches alike without
+    fastload's engines."""
     accelerate = pytest.importorskip("accelerate")
     from accelerate.state import AcceleratorState, GradientState, PartialState
 

@@ -1,4 +1,5 @@
-"""Two gloo processes as torchrun starts them, DistributedSampler and DistributedDataParallel: the real collective."""
+"""Two gloo processes as torchrun starts them, DistributedSampler and DistributedDataParallel: the real
+collective."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def test_gradients_were_averaged(ranks: list[dict[str, Any]], form: str) -> None
 
 @pytest.mark.parametrize("form", FORMS)
 def test_loader_set_epoch_tells_the_sampler(numbered: Path, form: str) -> None:
-    """FastLoader.set_epoch reaches the sampler, and the one inside a batch_sampler; a resumed run sees the same order."""
+    """FastLoader.set_epoch reaches the sampler, and the one inside a batch_sampler; a resumed run sees the
+    same order."""
     for inside in (False, True):
         sampler = DistributedSampler(dataset_of(form, numbered), num_replicas=2, rank=1, seed=3)
         options: dict[str, Any] = (
@@ -82,7 +84,8 @@ def test_loader_set_epoch_tells_the_sampler(numbered: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_batch_sampler_is_drawn_when_its_epoch_begins(numbered: Path, form: str) -> None:
-    """A set_epoch between epochs, on the sampler inside a batch_sampler, counts for the very next epoch, whatever is prefetched."""
+    """A set_epoch between epochs, on the sampler inside a batch_sampler, counts for the very next epoch,
+    whatever is prefetched."""
     sampler = DistributedSampler(dataset_of(form, numbered), num_replicas=2, rank=0, seed=3)
     with loader_of(
         form, numbered, batch_size=1, batch_sampler=BatchSampler(sampler, 5, False), persistent_workers=True

@@ -1,4 +1,5 @@
-"""A detection script in the style of torchvision's references, of which the line that makes the loader was changed: it trains as before."""
+"""A detection script in the style of torchvision's references, of which the line that makes the loader was
+changed: it trains as before."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def detector() -> FCOS:
 
 
 def test_evaluation_is_torchs(coco: Path) -> None:
-    """Without random steps batches are those of torch's loader: order, boxes, classes and masks equal, images within 1 of Pillow's."""
+    """Without random steps batches are those of torch's loader: order, boxes, classes and masks equal,
+    images within 1 of Pillow's."""
     torchs = script.load(coco, None, script.evaluation_preset(), workers=0)
     ours = script.load(coco, coco / "coins.fl", script.evaluation_preset())
     batches = 0
@@ -79,7 +81,8 @@ def test_evaluation_is_torchs(coco: Path) -> None:
 
 @pytest.mark.parametrize("augmentation", ["hflip", "lsj", "multiscale", "ssd", "ssdlite"])
 def test_every_preset_gives_whole_targets(coco: Path, augmentation: str) -> None:
-    """Whatever the draws, what belongs to a box stays with it: masks lie in their boxes, in images as large as the masks."""
+    """Whatever the draws, what belongs to a box stays with it: masks lie in their boxes, in images as
+    large as the masks."""
     data = script.load(coco, coco / "coins.fl", script.training_preset(augmentation))
     seen: Counter[int] = Counter()
     for images, targets in data.loader:

@@ -1,4 +1,5 @@
-"""ignite, MONAI, torch_geometric, skorch, lightly and Hugging Face's datasets over a FastLoader: what each alone does to a loader."""
+"""ignite, MONAI, torch_geometric, skorch, lightly and Hugging Face's datasets over a FastLoader: what each
+alone does to a loader."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ EVERY = list(range(COUNT))
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ignite_deterministic(numbered: Path, form: str, workers: int, no_children: None) -> None:
-    """ignite's DeterministicEngine makes the loader anew from its public attributes, around a sampler of its own: every sample comes once
-    an epoch, and a second run of the same seed has the same order."""
+    """ignite's DeterministicEngine makes the loader anew from its public attributes, around a sampler of its
+    own: every sample comes once an epoch, and a second run of the same seed has the same order."""
     deterministic = pytest.importorskip("ignite.engine.deterministic")
     runs = []
     for _ in range(2):
@@ -40,7 +41,8 @@ def test_ignite_deterministic(numbered: Path, form: str, workers: int, no_childr
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_monai(workers: int, no_children: None) -> None:
-    """A MONAI dataset of dicts with random transforms, collated by MONAI's list_data_collate and seeded by its worker_init_fn."""
+    """A MONAI dataset of dicts with random transforms, collated by MONAI's list_data_collate and seeded by
+    its worker_init_fn."""
     data = pytest.importorskip("monai.data")
     transforms = pytest.importorskip("monai.transforms")
     items = [{"image": torch.full((1, 8, 8), float(i)), "label": i} for i in range(12)]
@@ -89,7 +91,8 @@ def test_torch_geometric(workers: int, no_children: None) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_skorch(workers: int, no_children: None) -> None:
-    """A skorch net whose iterator_train is FastLoader trains to the same weights as with torch's DataLoader."""
+    """A skorch net whose iterator_train is FastLoader trains to the same weights as with torch's
+    DataLoader."""
     skorch = pytest.importorskip("skorch")
     weights = []
     for kind in (FastLoader, torch.utils.data.DataLoader):
@@ -127,7 +130,8 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", SMALL)
 def test_lightly(numbered: Path, name: str, no_children: None) -> None:
-    """A LightlyDataset with a transform of several views gives torch's batches, order and draws bit for bit in worker processes."""
+    """A LightlyDataset with a transform of several views gives torch's batches, order and draws bit for
+    bit in worker processes."""
     transforms = pytest.importorskip("lightly.transforms")
     data = pytest.importorskip("lightly.data")
     dataset = data.LightlyDataset(
@@ -154,7 +158,8 @@ class Preprocess:
 
 @pytest.mark.parametrize("stored", ["bytes", "paths"])
 def test_hugging_face_function(numbered: Path, tmp_path: Path, stored: str, no_children: None) -> None:
-    """A dataset with set_transform of a function gives torch's batches bit for bit: its library loads the image, which stays lazy."""
+    """A dataset with set_transform of a function gives torch's batches bit for bit: its library loads the
+    image, which stays lazy."""
     datasets = pytest.importorskip("datasets")
     paths = sorted((numbered.parent / "src").rglob("*.jpg"))
     images = (
@@ -171,7 +176,7 @@ def test_hugging_face_function(numbered: Path, tmp_path: Path, stored: str, no_c
     options: dict[str, Any] = {"batch_size": 7, "shuffle": True, "num_workers": 2}
     told = runs_as_torchs(FastLoader(dataset, **options), torch.utils.data.DataLoader(dataset, **options))
     assert (
-        f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded straight into an array"
-        in told
+        f"Pillow images are lazy (exact); {2 * COUNT} JPEGs opened, {2 * COUNT} times decoded "
+        "straight into an array" in told
     )
     assert "made a Pillow image" not in told

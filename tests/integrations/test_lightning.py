@@ -41,7 +41,8 @@ def models() -> Any:
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("hook", [False, True])
 def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children: None) -> None:
-    """fit() trains and validates on every sample once an epoch, reshuffled, from loaders given or made in hooks."""
+    """fit() trains and validates on every sample once an epoch, reshuffled, from loaders given or made in
+    hooks."""
     trainer = models().trainer_of(tmp_path, max_epochs=3, num_sanity_val_steps=1)
     if hook:
         model: Any = models().SelfFed(form, numbered)
@@ -59,7 +60,8 @@ def test_fit(numbered: Path, tmp_path: Path, form: str, hook: bool, no_children:
 
 
 def test_data_module_of_files(numbered: Path, tmp_path: Path, no_children: None) -> None:
-    """A LightningDataModule's loader over an ImageFolder, asked for anew at every epoch, reads it in place each time."""
+    """A LightningDataModule's loader over an ImageFolder, asked for anew at every epoch, reads it in place
+    each time."""
     model, data = models().Recorder(), models().FolderData(numbered)
     trainer = models().trainer_of(tmp_path, max_epochs=3, reload_dataloaders_every_n_epochs=1)
     trainer.fit(model, datamodule=data)
@@ -72,7 +74,8 @@ def test_data_module_of_files(numbered: Path, tmp_path: Path, no_children: None)
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("hook", [False, True])
 def test_predict_rebuilds_the_loader(numbered: Path, tmp_path: Path, form: str, hook: bool) -> None:
-    """predict() makes a new loader out of the attributes: a FastLoader of the same settings, whose predictions are in order."""
+    """predict() makes a new loader out of the attributes: a FastLoader of the same settings, whose
+    predictions are in order."""
 
     class Predicting(models().Recorder):
         def predict_dataloader(self) -> Any:
@@ -97,7 +100,8 @@ def test_predict_rebuilds_the_loader(numbered: Path, tmp_path: Path, form: str, 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_overfit_batches(numbered: Path, tmp_path: Path, form: str) -> None:
-    """overfit_batches puts a SequentialSampler in place of the shuffling one: the same two batches every epoch."""
+    """overfit_batches puts a SequentialSampler in place of the shuffling one: the same two batches every
+    epoch."""
     model = models().Recorder()
     trainer = models().trainer_of(tmp_path, max_epochs=2, overfit_batches=2)
     with pytest.warns(UserWarning, match="turning off the"):
@@ -110,7 +114,8 @@ def test_overfit_batches(numbered: Path, tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_limited_epochs_begin_anew(numbered: Path, tmp_path: Path, form: str, no_children: None) -> None:
-    """limit_train_batches breaks an epoch off; the next begins at its start, and nothing of the broken one is left."""
+    """limit_train_batches breaks an epoch off; the next begins at its start, and nothing of the broken one
+    is left."""
     model = models().Recorder()
     trainer = models().trainer_of(tmp_path, max_epochs=3, limit_train_batches=3)
     loader = loader_of(form, numbered)
@@ -126,7 +131,8 @@ def test_limited_epochs_begin_anew(numbered: Path, tmp_path: Path, form: str, no
 def test_checkpoint_resumes_in_mid_epoch(
     numbered: Path, tmp_path: Path, form: str, shuffle: bool, workers: int
 ) -> None:
-    """A checkpoint of mid-epoch holds the loader's state; a new Trainer and loader go on with the batch after it."""
+    """A checkpoint of mid-epoch holds the loader's state; a new Trainer and loader go on with the batch
+    after it."""
     whole = models().Recorder()
     models().trainer_of(tmp_path, max_epochs=2).fit(whole, loader_of(form, numbered, shuffle=shuffle, seed=5))
     first = models().Recorder()
@@ -179,7 +185,8 @@ def test_ddp_injects_a_sampler(two_ranks: list[dict[str, Any]], form: str, way: 
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("way", ["given", "hook"])
 def test_ddp_loses_no_sample(two_ranks: list[dict[str, Any]], form: str, way: str) -> None:
-    """Over the ranks every sample is trained and validated on exactly once an epoch; training is reshuffled, validation in order."""
+    """Over the ranks every sample is trained and validated on exactly once an epoch; training is
+    reshuffled, validation in order."""
     first, second = (report[f"{form} {way}"] for report in two_ranks)
     for kind in ("trained", "validated"):
         assert len(first[kind]) == 2
@@ -191,8 +198,8 @@ def test_ddp_loses_no_sample(two_ranks: list[dict[str, Any]], form: str, way: st
 
 @pytest.mark.parametrize("form", WITH_FILES)
 def test_ddp_does_not_shard_twice(two_ranks: list[dict[str, Any]], form: str) -> None:
-    """A loader with shard="auto", made before there was a process group, stays as it is, and its ranks share out every sample once; the
-    loader that predict() makes of it does not shard again."""
+    """A loader with shard="auto", made before there was a process group, stays as it is, and its ranks share
+    out every sample once; the loader that predict() makes of it does not shard again."""
     first, second = (report[f"{form} shard"] for report in two_ranks)
     assert (first["sampler"], first["same"]) == ("ShardSampler", True)
     for kind in ("trained", "validated"):
@@ -204,7 +211,8 @@ def test_ddp_does_not_shard_twice(two_ranks: list[dict[str, Any]], form: str) ->
 
 
 def test_ddp_does_not_shard_batches_twice(two_ranks: list[dict[str, Any]]) -> None:
-    """A loader with shard="auto" and a batch sampler stays as it is, and its ranks share out every batch once."""
+    """A loader with shard="auto" and a batch sampler stays as it is, and its ranks share out every batch
+    once."""
     first, second = (report["batches"] for report in two_ranks)
     assert (first["sampler"], first["same"]) == ("ShardedBatchSampler", True)
     assert [
@@ -216,7 +224,8 @@ def test_ddp_does_not_shard_batches_twice(two_ranks: list[dict[str, Any]]) -> No
     ("name", "sampler"), [("window", "DistributedSampler"), ("sampler", "WindowSampler")]
 )
 def test_ddp_and_windows(two_ranks: list[dict[str, Any]], name: str, sampler: str) -> None:
-    """shuffle="window" becomes a DistributedSampler that shuffles; a WindowSampler stays, and finds its rank. No sample is lost."""
+    """shuffle="window" becomes a DistributedSampler that shuffles; a WindowSampler stays, and finds its
+    rank. No sample is lost."""
     first, second = (report["window"][name] for report in two_ranks)
     assert (first["sampler"], first["shuffled"]) == (second["sampler"], second["shuffled"]) == (sampler, True)
     assert len(first["trained"]) == 2
@@ -228,8 +237,8 @@ def test_ddp_and_windows(two_ranks: list[dict[str, Any]], name: str, sampler: st
 
 @pytest.mark.parametrize("mode", ["max_size_cycle", "min_size", "sequential"])
 def test_combined_loader_is_copied_in_mid_fit(numbered: Path, mode: Any, no_children: None) -> None:
-    """A CombinedLoader over FastLoaders of both kinds, in the middle of its epoch, is copied, deep-copied and pickled as with torch's; it
-    goes on where it was, and the copy begins an epoch of its own."""
+    """A CombinedLoader over FastLoaders of both kinds, in the middle of its epoch, is copied, deep-copied and
+    pickled as with torch's; it goes on where it was, and the copy begins an epoch of its own."""
     from lightning.pytorch.utilities import CombinedLoader
 
     parts = {form: loader_of(form, numbered, num_workers=2) for form in FORMS}

@@ -1,4 +1,5 @@
-"""shard="auto" on two and four ranks, as torchrun starts them, over gloo, on a bucket of a server on this machine."""
+"""shard="auto" on two and four ranks, as torchrun starts them, over gloo, on a bucket of a server on this
+machine."""
 
 from __future__ import annotations
 
@@ -48,8 +49,9 @@ def together(ranks: list[dict[str, Any]], name: str) -> list[int]:
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), [(2, 4), (4, 2)])
 def test_ranks_share_epochs_and_others_go_on(bucket: Bucket, tmp_path: Path, before: int, after: int) -> None:
-    """Each epoch has every sample once over the ranks, in an order of its own that set_epoch repeats; the state of one rank is all
-    ranks', and another number of them has the rest of the epoch, once, and then a whole one."""
+    """Each epoch has every sample once over the ranks, in an order of its own that set_epoch repeats; the
+    state of one rank is all ranks', and another number of them has the rest of the epoch, once, and then a
+    whole one."""
     state = tmp_path / "state.json"
     first = run(bucket, tmp_path / "first", before, state)
     for epoch in range(EPOCHS):
@@ -99,7 +101,8 @@ def test_a_rank_is_killed(bucket: Bucket, tmp_path: Path, ranks: int) -> None:
 
 @pytest.fixture(scope="module")
 def disagreements(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What both ranks of disagree_program.py were told, with a dataset of two versions that have the same samples."""
+    """What both ranks of disagree_program.py were told, with a dataset of two versions that have the same
+    samples."""
     packed = tmp_path_factory.mktemp("versions") / "packed.fl"
     shutil.copytree(numbered, packed)
     np.save(packed.parent / "more.npy", np.arange(COUNT))
@@ -143,7 +146,8 @@ def disagreements(numbered: Path, tmp_path_factory: pytest.TempPathFactory) -> l
 def test_ranks_that_differ_all_end(
     disagreements: list[dict[str, Any]], case: str, steps: int, said: str
 ) -> None:
-    """Every rank ends with the same error, which says what differs where, at the same step: none hangs another."""
+    """Every rank ends with the same error, which says what differs where, at the same step: none hangs
+    another."""
     first, second = (report[case] for report in disagreements)
     assert first == second
     assert first["steps"] == steps
@@ -174,7 +178,8 @@ def test_ranks_that_differ_all_end(
     ],
 )
 def test_ranks_that_may_differ(disagreements: list[dict[str, Any]], case: str) -> None:
-    """Ranks that are alike end their loop, and so do those with a (rank, world) of their own and other data."""
+    """Ranks that are alike end their loop, and so do those with a (rank, world) of their own and other
+    data."""
     assert [report[case]["error"] for report in disagreements] == [None, None]
 
 
@@ -194,9 +199,11 @@ def resumed_runs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any
 def test_a_state_leaves_other_ranks_generators_alone(
     resumed_runs: list[dict[str, Any]], name: str, moment: str, workers: int
 ) -> None:
-    """A state of rank 0 that all ranks load gives each the rest of the order, and leaves it a generator of its own: dropout differs.
+    """A state of rank 0 that all ranks load gives each the rest of the order, and leaves it a generator of
+    its own: dropout differs.
 
-    An order that is drawn from the global generator, by ranks seeded alike, goes on as well, and keeps these alike.
+    An order that is drawn from the global generator, by ranks seeded alike, goes on as well, and keeps these
+    alike.
     """
     runs = [report[f"{name}, {workers} workers"][f"{moment}, rank 0's"] for report in resumed_runs]
     assert all(each["order"] for each in runs)
@@ -208,6 +215,7 @@ def test_a_state_leaves_other_ranks_generators_alone(
 def test_a_rank_goes_on_with_its_own_generator(
     resumed_runs: list[dict[str, Any]], moment: str, workers: int
 ) -> None:
-    """A rank that loads the state that it saved itself draws what it would have drawn without the interruption."""
+    """A rank that loads the state that it saved itself draws what it would have drawn without the
+    interruption."""
     runs = [report[f"distributed, {workers} workers"][f"{moment}, its own"] for report in resumed_runs]
     assert all(each["order"] and each["repeated"] for each in runs)

@@ -18,7 +18,8 @@ NOT_ATTRIBUTES = {"self", "shuffle"}
 
 
 def rebuilt(loader: FastLoader, **changes: Any) -> FastLoader:
-    """type(loader)(**kwargs) from same-named attributes, as Lightning makes it: what differs from the default, and a given sampler."""
+    """type(loader)(**kwargs) from same-named attributes, as Lightning makes it: what differs from the
+    default, and a given sampler."""
     parameters = inspect.signature(type(loader).__init__).parameters
     held = {name: getattr(loader, name) for name in parameters if name not in NOT_ATTRIBUTES}
     kwargs = {name: value for name, value in held.items() if parameters[name].default is not value}
@@ -59,7 +60,8 @@ def test_every_argument_is_an_attribute(numbered: Path, form: str) -> None:
 @pytest.mark.parametrize("form", WITH_FILES)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_rebuilt_loader_gives_the_same_samples(numbered: Path, form: str, shuffle: bool) -> None:
-    """A loader made from another's attributes has its class, its settings, its sampler, and the same pixels for every sample."""
+    """A loader made from another's attributes has its class, its settings, its sampler, and the same
+    pixels for every sample."""
     options: dict[str, Any] = {"seed": 8, "shuffle": shuffle}
     if form == "packed":
         options |= {"dtype": torch.float16, "memory_format": torch.contiguous_format}
@@ -77,7 +79,8 @@ def test_rebuilt_loader_gives_the_same_samples(numbered: Path, form: str, shuffl
 
 
 def test_rebuilt_from_a_path(numbered: Path) -> None:
-    """A loader made from a path holds a dataset, whose transform is its own: rebuilding gives neither twice."""
+    """A loader made from a path holds a dataset, whose transform is its own: rebuilding gives neither
+    twice."""
     from fastload import transforms as T
 
     with (
@@ -92,7 +95,8 @@ def test_rebuilt_from_a_path(numbered: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_kept_in_plain_dataloader(numbered: Path, form: str, no_children: None) -> None:
-    """A plain DataLoader made from the attributes both know gives every sample, in order, with the loader's shapes and dtypes."""
+    """A plain DataLoader made from the attributes both know gives every sample, in order, with the
+    loader's shapes and dtypes."""
     loader = loader_of(form, numbered)
     names = (
         inspect.signature(DataLoader.__init__).parameters.keys()

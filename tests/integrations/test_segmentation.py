@@ -1,4 +1,5 @@
-"""A segmentation script in the style of torchvision's references, of which the loader's line was changed: it trains as before."""
+"""A segmentation script in the style of torchvision's references, of which the loader's line was changed:
+it trains as before."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class Backbone(nn.Module):
 
 
 def test_evaluation_is_torchs(voc: Path) -> None:
-    """Without random steps batches are those of torch's loader: masks equal, of the same dtype; images within 1 of Pillow's."""
+    """Without random steps batches are those of torch's loader: masks equal, of the same dtype; images
+    within 1 of Pillow's."""
     torchs = script.load(voc, None, script.evaluation_preset(), workers=0)
     ours = script.load(voc, voc / "coins.fl", script.evaluation_preset())
     assert len(ours.loader) == len(torchs.loader) == COUNT // 4
@@ -65,7 +67,8 @@ def test_evaluation_is_torchs(voc: Path) -> None:
 
 
 def test_masks_go_with_their_images(voc: Path) -> None:
-    """Under random sizes, crops and mirrors: where the mask is padding the image is black, and coins are brighter than the rest."""
+    """Under random sizes, crops and mirrors: where the mask is padding the image is black, and coins are
+    brighter than the rest."""
     data = script.load(voc, voc / "coins.fl", script.training_preset())
     assert data.loader.stats()["engine"] == "threads", data.loader.explain(all=True)
     black = -torch.tensor(script.MEAN) / torch.tensor(script.STD)

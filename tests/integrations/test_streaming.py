@@ -1,4 +1,5 @@
-"""Mosaic's and LitData's StreamingDataset, whose state_dict() needs arguments, and their own loaders made of FastLoader."""
+"""Mosaic's and LitData's StreamingDataset, whose state_dict() needs arguments, and their own loaders made
+of FastLoader."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Library:
         self.opened, self.module = opened, module
 
     def loader_over(self, base: type, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """The library's StreamingDataLoader, from a copy of its module in which DataLoader is `base`, as `fastload run` has it."""
+        """The library's StreamingDataLoader, from a copy of its module in which DataLoader is `base`, as
+        `fastload run` has it."""
         with monkeypatch.context() as patched:
             patched.setattr(torch.utils.data, "DataLoader", base)
             patched.setattr(torch.utils.data.dataloader, "DataLoader", base)
@@ -115,7 +117,8 @@ def resumed(kind: Any, library: Library, workers: int) -> tuple[list[list[int]],
 
 
 def test_its_own_loader_resumes(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library's loader made of FastLoader goes on from its state of mid-epoch in a new loader, as it does over torch's."""
+    """The library's loader made of FastLoader goes on from its state of mid-epoch in a new loader, as it
+    does over torch's."""
     ours, theirs = (library.loader_over(base, monkeypatch) for base in (FastLoader, DataLoader))
     for workers in (0, 2):
         had, rest = resumed(ours, library, workers)

@@ -29,7 +29,8 @@ def bytes_loader(packed: Path, **options: object) -> FastLoader:
 
 
 def test_packed_batches_are_normalised(numbered: Path) -> None:
-    """PrefetchLoader over packed data gives every batch, (pixels - mean) / std, and leaves the loader's own batches alone."""
+    """PrefetchLoader over packed data gives every batch, (pixels - mean) / std, and leaves the loader's
+    own batches alone."""
     with bytes_loader(numbered) as loader, bytes_loader(numbered) as plain:
         prefetch = timm_loader.PrefetchLoader(loader, mean=MEAN, std=STD, device=torch.device("cpu"))
         assert len(prefetch) == len(loader) == 10
@@ -47,7 +48,8 @@ def test_packed_batches_are_normalised(numbered: Path) -> None:
 
 
 def test_plain_dataset(numbered: Path, no_children: None) -> None:
-    """PrefetchLoader over an ordinary Dataset in worker processes, against the same over torch's DataLoader."""
+    """PrefetchLoader over an ordinary Dataset in worker processes, against the same over torch's
+    DataLoader."""
     loader = loader_of("plain", numbered)
     torchs = DataLoader(loader.dataset, batch_size=5)
     mine, theirs = (timm_loader.PrefetchLoader(each, device=torch.device("cpu")) for each in (loader, torchs))
@@ -113,7 +115,8 @@ def same_batches(mine: FastLoader, dataset: object) -> bool:
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of files that ImageDataset opens
 def test_timms_own_dataset_runs_in_processes(numbered: Path, no_children: None) -> None:
-    """What create_dataset makes of a folder is a class of timm's: FastLoader runs it as it is, with timm's transform."""
+    """What create_dataset makes of a folder is a class of timm's: FastLoader runs it as it is, with timm's
+    transform."""
     dataset = timm_data.create_dataset("", root=str(numbered.parent / "src"))
     dataset.transform = timm_data.create_transform(input_size=16, is_training=False)
     loader = FastLoader(dataset, batch_size=5, num_workers=2)
@@ -123,7 +126,8 @@ def test_timms_own_dataset_runs_in_processes(numbered: Path, no_children: None) 
 
 
 def test_torchvisions_folder_from_timm(numbered: Path, no_children: None) -> None:
-    """create_dataset("torch/image_folder") makes torchvision's ImageFolder: native with torchvision's transform, Python with timm's."""
+    """create_dataset("torch/image_folder") makes torchvision's ImageFolder: native with torchvision's
+    transform, Python with timm's."""
     transforms = pytest.importorskip("torchvision.transforms")
     dataset = timm_data.create_dataset("torch/image_folder", root=str(numbered.parent / "src"), split="none")
     dataset.transform = timm_data.create_transform(input_size=16, is_training=False)
@@ -157,7 +161,8 @@ def test_create_loader(
     straight: bool,
     no_children: None,
 ) -> None:
-    """timm's create_loader around FastLoader gives the batches of torch's DataLoader bit for bit, with its own dataset and transforms."""
+    """timm's create_loader around FastLoader gives the batches of torch's DataLoader bit for bit, with its
+    own dataset and transforms."""
     made = []
     for kind in (FastLoader, DataLoader):
         monkeypatch.setattr(timm_loader, "MultiEpochsDataLoader", kind)

@@ -1,4 +1,5 @@
-"""transformers' Trainer: an overridden get_train_dataloader(), and an unchanged program under `fastload run`, against DataLoader."""
+"""transformers' Trainer: an overridden get_train_dataloader(), and an unchanged program under
+`fastload run`, against DataLoader."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ PROGRAM = Path(__file__).parent / "trainer_program.py"
 
 
 def seen(folder: Path, *loaders: str, run: bool = False) -> list[tuple[str, str]]:
-    """For each loader: the module of torch's DataLoader name in the program, and what it says of its batches and generators. `run`: by
-    `fastload run`."""
+    """For each loader: the module of torch's DataLoader name in the program, and what it says of its batches
+    and generators. `run`: by `fastload run`."""
     path = [
         str(Path(fastload.__file__).resolve().parents[1]),
         str(PROGRAM.parents[1]),

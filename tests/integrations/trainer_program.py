@@ -1,9 +1,11 @@
-"""A program with transformers' Trainer on a folder of JPEGs: prints the checksum of each batch of its model, and the loader's module.
+"""A program with transformers' Trainer on a folder of JPEGs: prints the checksum of each batch of its model,
+and the loader's module.
 
     python trainer_program.py FOLDER LOADER...
 
-The loader "own" leaves the Trainer as it is; "torch" and "fastload" override get_train_dataloader(), as docs/guide/frameworks.md shows.
-The Trainer seeds all generators, so that each loader begins as the first one does.
+The loader "own" leaves the Trainer as it is; "torch" and "fastload" override get_train_dataloader(), as
+docs/guide/frameworks.md shows. The Trainer seeds all generators, so that each loader begins as the first one
+does.
 """
 
 from __future__ import annotations

@@ -161,7 +161,8 @@ looking = st.sampled_from(
 
 
 def run(data: bytes, moves: list[Move]) -> Any:
-    """Opens a file and makes the calls one after the other. An exception is a value, and the program goes on."""
+    """Opens a file and makes the calls one after the other. An exception is a value, and the program goes
+    on."""
     file = io.BytesIO(data)
     image = Image.open(file)
     kept = [image]

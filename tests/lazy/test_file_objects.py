@@ -1,4 +1,5 @@
-"""File objects of a program's own: a lazy image makes only those calls that Pillow makes, and leaves them where Pillow leaves them."""
+"""File objects of a program's own: a lazy image makes only those calls that Pillow makes, and leaves them
+where Pillow leaves them."""
 
 from __future__ import annotations
 
@@ -110,7 +111,8 @@ def run(
     block: int = 65536,
     between: Callable[[Any], None] = lambda file: None,
 ) -> Any:
-    """What a program sees that opens a file object and looks at the image: values, exceptions, the file object after each, its calls."""
+    """What a program sees that opens a file object and looks at the image: values, exceptions, the file
+    object after each, its calls."""
     file = make()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(ImageFile, "MAXBLOCK", block)
@@ -148,7 +150,8 @@ some_looks = st.lists(st.sampled_from(sorted(LOOKS)), min_size=1, max_size=3)
 def test_the_calls_are_pillows(kind: type, name: str, looks: list[str], block: int) -> None:
     """Whatever the file, and however many blocks it has, results, positions and read bytes are equal.
 
-    In one block the calls are the same one by one. In more, Pillow may stop before a block that is read here, and is given back.
+    In one block the calls are the same one by one. In more, Pillow may stop before a block that is read here,
+    and is given back.
     """
     parts = 3 if block > len(files()[name]) else 2
     plain, lazy = both(lambda: run(lambda: kind(files()[name]), looks, block)[:parts])
@@ -166,7 +169,8 @@ def test_short_reads_and_other_bytes(name: str, looks: list[str], most: int, kin
 @given(undamaged, some_looks, st.integers(0, 400), st.sampled_from(ERRORS), st.sampled_from([65536, 1000]))
 @settings(max_examples=250, print_blob=True)
 def test_a_call_that_fails(name: str, looks: list[str], number: int, error: Any, block: int) -> None:
-    """Any exception that the file object raises, once, in any call: the program gets it where Pillow lets it pass; the rest goes on."""
+    """Any exception that the file object raises, once, in any call: the program gets it where Pillow lets
+    it pass; the rest goes on."""
     plain, lazy = both(lambda: run(lambda: Told(files()[name], fails=(number, error)), looks, block)[:2])
     assert lazy == plain
 
@@ -181,7 +185,8 @@ def opened_calls(name: str) -> int:
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("behind", range(4))
 def test_a_call_of_load_that_fails(error: Any, behind: int) -> None:
-    """The seek, the first read, and the next: each is made once, and raises once; a second look at the image has Pillow's outcome."""
+    """The seek, the first read, and the next: each is made once, and raises once; a second look at the
+    image has Pillow's outcome."""
     for name in ("420", "truncated", "progressive", "trailing"):
         number = opened_calls(name) + behind
         plain, lazy = both(
@@ -265,8 +270,8 @@ def test_a_file_of_the_disk(tmp_path: Path, name: str, buffering: int) -> None:
 
 @pytest.mark.parametrize("block", [300, 1000])
 def test_what_follows_an_image_is_not_read(block: int) -> None:
-    """Of a file with a thumbnail in its header and a film behind it, no block is read that Pillow does not read, nor of one that stays
-    Pillow's for its kind or for what is wrong with it."""
+    """Of a file with a thumbnail in its header and a film behind it, no block is read that Pillow does not
+    read, nor of one that stays Pillow's for its kind or for what is wrong with it."""
     exif, out = Image.Exif(), io.BytesIO()
     exif[0x9286] = files()["tiny"]
     Image.open(io.BytesIO(files()["420"])).save(out, "JPEG", exif=exif, quality=100)

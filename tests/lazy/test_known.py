@@ -1,4 +1,5 @@
-"""Files whose pixels may be asked for later: Pillow raises no exception about any of them, whatever their coded data are."""
+"""Files whose pixels may be asked for later: Pillow raises no exception about any of them, whatever their
+coded data are."""
 
 from __future__ import annotations
 

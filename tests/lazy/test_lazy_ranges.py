@@ -1,4 +1,5 @@
-"""Arguments of any range and type: a lazy image gives what Pillow gives, and raises what it raises, at the same call."""
+"""Arguments of any range and type: a lazy image gives what Pillow gives, and raises what it raises, at the
+same call."""
 
 from __future__ import annotations
 

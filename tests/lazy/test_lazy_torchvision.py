@@ -1,4 +1,5 @@
-"""Chains of torchvision's transforms, v1 and v2, on lazy images: tensors and random numbers are those of plain images."""
+"""Chains of torchvision's transforms, v1 and v2, on lazy images: tensors and random numbers are those of
+plain images."""
 
 from __future__ import annotations
 

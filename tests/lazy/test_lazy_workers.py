@@ -1,4 +1,5 @@
-"""Lazy images in worker processes: a program's own Dataset gives what it gives under torch's DataLoader, and Pillow is left as it was."""
+"""Lazy images in worker processes: a program's own Dataset gives what it gives under torch's DataLoader,
+and Pillow is left as it was."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from fastload import FastLoader
 
 
 class Steps:
-    """A random crop, resized; a flip; with `jitter` a change of colours; a tensor: as most programs train, without torchvision's import."""
+    """A random crop, resized; a flip; with `jitter` a change of colours; a tensor: as most programs train,
+    without torchvision's import."""
 
     def __init__(self, side: int, jitter: bool) -> None:
         self.side, self.jitter = side, jitter
@@ -166,7 +168,8 @@ def test_an_exception_is_pillows(root: Path) -> None:
     ],
 )
 def test_where_images_are_lazy(options: dict[str, Any], lazy: bool) -> None:
-    """By default in worker processes, on request in the calling process; there Pillow is as it was after each batch."""
+    """By default in worker processes, on request in the calling process; there Pillow is as it was after
+    each batch."""
     with FastLoader(Told(), batch_size=4, **options) as loader:
         for batch in loader:
             assert batch.tolist() == [lazy] * 4
@@ -208,7 +211,8 @@ def test_what_a_program_replaced_runs_in_workers(root: Path, monkeypatch: pytest
 
 
 def test_no_line_of_the_loader_is_named(root: Path) -> None:
-    """Where a library asks for pixels, and no line of the program, explain() names none, and none of the standard library or the worker."""
+    """Where a library asks for pixels, and no line of the program, explain() names none, and none of the
+    standard library or the worker."""
     data = _library(sorted(root.rglob("*.jpg")))
     with FastLoader(data, batch_size=4, num_workers=1, multiprocessing_context="fork") as loader:
         assert len(list(loader)) == 3
@@ -234,7 +238,8 @@ class Data:
         return type(image).__mro__[1].__name__, type(image).__name__
 
 if __name__ == "__main__":
-    found = list(FastLoader(Data(), batch_size=None, num_workers=1, multiprocessing_context=sys.argv[2], collate_fn=None))
+    found = list(FastLoader(Data(), batch_size=None, num_workers=1, multiprocessing_context=sys.argv[2],
+        collate_fn=None))
     assert found == [[False, "no image"]] * 2 + [["_Lazy", "JpegImageFile"]] * 2, found
     assert not any(name.startswith("PIL") for name in sys.modules)
 """

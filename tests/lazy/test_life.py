@@ -102,7 +102,8 @@ def test_files_are_read_and_closed_alike(path: Path, way: str, size: str) -> Non
 
 @pytest.mark.parametrize("over", range(-3, 24, 2))
 def test_the_end_of_a_file_near_the_end_of_a_block(over: int) -> None:
-    """Where Pillow stops reading is kept, too, if a file ends around a multiple of the bytes that it reads at a time."""
+    """Where Pillow stops reading is kept, too, if a file ends around a multiple of the bytes that it reads
+    at a time."""
     data = jpeg(photo(2, 300, 400), quality=97)
     at = data.index(b"\xff\xda")
     missing = (ImageFile.MAXBLOCK * 2 + over - len(data)) % ImageFile.MAXBLOCK
@@ -223,7 +224,8 @@ def test_a_replaced_method_runs(monkeypatch: pytest.MonkeyPatch, name: str) -> N
 
 
 def test_a_replaced_loader_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So do replaced methods of files, a decoder of a program's own, and another function that opens JPEGs."""
+    """So do replaced methods of files, a decoder of a program's own, and another function that opens
+    JPEGs."""
     for holder, name in (
         (JpegImagePlugin.JpegImageFile, "load"),
         (ImageFile.ImageFile, "load"),

@@ -1,4 +1,5 @@
-"""What a program puts in the place of Pillow's code after it has opened an image runs, and sees what it sees on an image of Pillow's."""
+"""What a program puts in the place of Pillow's code after it has opened an image runs, and sees what it
+sees on an image of Pillow's."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ FUNCTIONS = (
 
 
 def spied(value: Any, name: str, log: list[Any]) -> Any:
-    """A function or property of the program's that notes its calls, and does what the one did in whose place it stands."""
+    """A function or property of the program's that notes its calls, and does what the one did in whose
+    place it stands."""
     if isinstance(value, property):
         return property(
             *(
@@ -100,7 +102,8 @@ def run(
     patch: Callable[[pytest.MonkeyPatch, Any, list[Any]], None],
     after: list[str],
 ) -> Any:
-    """A program that opens a file, makes calls, replaces something, and makes more; all that it sees, and the calls of what it replaced."""
+    """A program that opens a file, makes calls, replaces something, and makes more; all that it sees, and
+    the calls of what it replaced."""
     image: Any = Image.open(io.BytesIO(files()[name]))
     log: list[Any] = []
     values: list[Any] = []
@@ -132,7 +135,8 @@ some_files = st.sampled_from(["420", "grey", "444", "damaged", "progressive", "t
 @given(some_files, st.sampled_from(PARTS), moves, moves)
 @settings(max_examples=300, print_blob=True)
 def test_a_class_s_function(name: str, part: tuple[int, str], before: list[str], after: list[str]) -> None:
-    """Whatever of Pillow's classes a program replaces, at any time: its function is called as often, in the same order."""
+    """Whatever of Pillow's classes a program replaces, at any time: its function is called as often, in
+    the same order."""
     kind, attribute = CLASSES[part[0]], part[1]
 
     def patch(patched: pytest.MonkeyPatch, image: Any, log: list[Any]) -> None:
@@ -287,7 +291,8 @@ def test_by_any_means(means: str, before: list[str]) -> None:
 
 
 def test_pixels_of_before_are_those_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crop that was made before a program replaced its Pillow's resize, or decoder, has the pixels that it has without."""
+    """A crop that was made before a program replaced its Pillow's resize, or decoder, has the pixels that
+    it has without."""
     for name in ("420", "damaged", "grey"):
         expected = Image.open(io.BytesIO(files()[name])).crop((3, 4, 50, 60)).tobytes()
         with lazily():

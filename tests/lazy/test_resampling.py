@@ -1,5 +1,5 @@
-"""Agreement with the installed Pillow: its order of passes is found, a Pillow that rounds or decodes otherwise is not taken for equal, and
-what a program has put into its Pillow is not taken for Pillow."""
+"""Agreement with the installed Pillow: its order of passes is found, a Pillow that rounds or decodes
+otherwise is not taken for equal, and what a program has put into its Pillow is not taken for Pillow."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ PATCHES: dict[str, tuple[Any, str, Any]] = {
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("case", PATCHES)
 def test_probes_in_a_patched_pillow(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    """A program whose Pillow is patched when the first image is opened has what it has without lazy images, and answers of that time are
-    not kept: once the patch is gone, images are lazy, and resizes native."""
+    """A program whose Pillow is patched when the first image is opened has what it has without lazy images,
+    and answers of that time are not kept: once the patch is gone, images are lazy, and resizes native."""
     order, data = resampling.pillow_order(), files()["420"]
     for probe in PROBES:
         probe.forget()

@@ -1,4 +1,5 @@
-"""What tests of collate= share: batches, the samples in them, torch's own functions as the oracle, and a Dataset of detections."""
+"""What tests of collate= share: batches, the samples in them, torch's own functions as the oracle, and a
+Dataset of detections."""
 
 from __future__ import annotations
 

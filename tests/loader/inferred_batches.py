@@ -1,4 +1,5 @@
-"""Batches whose type a checker infers from the Dataset's: stated by assert_type for mypy, and held against real batches by check()."""
+"""Batches whose type a checker infers from the Dataset's: stated by assert_type for mypy, and held against
+real batches by check()."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ def unknown() -> None:
 
 
 def annotated() -> None:
-    """Annotations of programs that know of items alone, as torch's are: all of them hold, and a batch is Any under them."""
+    """Annotations of programs that know of items alone, as torch's are: all of them hold, and a batch is
+    Any under them."""
     torchs: DataLoader[tuple[Tensor, int]] = FastLoader(PAIRS)
     ours: FastLoader[tuple[Tensor, int]] = FastLoader(PAIRS, collate_fn=list)
     assert_type(next(iter(torchs)), Any)

@@ -1,4 +1,5 @@
-"""Damaged and hostile datasets under the loader: each ends in an exception that names file, sample and way on."""
+"""Damaged and hostile datasets under the loader: each ends in an exception that names file, sample and way
+on."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def huge_header(width: int = 65500, height: int = 65500) -> bytes:
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Path:
-    """Ten samples; 3 is cut off half-way, 5 claims 65,500 x 65,500, 7 is no JPEG, 8 is another size than it says."""
+    """Ten samples; 3 is cut off half-way, 5 claims 65,500 x 65,500, 7 is no JPEG, 8 is another size than
+    it says."""
     good = [(jpeg(i), 120, 160) for i in range(10)]
     good[3] = (good[3][0][: len(good[3][0]) // 2], 120, 160)
     good[5] = (huge_header(), 65500, 65500)
@@ -87,7 +89,8 @@ def test_each_bad_sample_is_named(broken: Path) -> None:
 
 
 def test_columns_that_lie_about_the_size(broken: Path) -> None:
-    """Without a resize a batch is laid out by the columns: an image of another size is an error, not a smear."""
+    """Without a resize a batch is laid out by the columns: an image of another size is an error, not a
+    smear."""
     with pytest.raises(SampleError, match=r"sample 8 of .*another size than its columns say"):
         PackedDataset(broken)[8]
 
@@ -113,7 +116,8 @@ def test_a_batch_of_bad_samples_is_skipped_whole(broken: Path) -> None:
 
 
 def test_replace_is_deterministic_and_counted(broken: Path) -> None:
-    """on_error="replace" puts a good sample, pixels and label, in the bad one's row; the same one for any thread count."""
+    """on_error="replace" puts a good sample, pixels and label, in the bad one's row; the same one for any
+    thread count."""
     ds = PackedDataset(broken, transform=TRAIN, seed=3)
     runs = []
     for threads in (0, 1, 3):
@@ -207,7 +211,8 @@ def test_datasets_that_cannot_be_opened(
 
 
 def test_flipped_bytes_anywhere(packed: Path, tmp_path: Path) -> None:
-    """A byte flipped anywhere in a shard gives the right pixels or an error that names what is damaged, never other pixels."""
+    """A byte flipped anywhere in a shard gives the right pixels or an error that names what is damaged,
+    never other pixels."""
     ds = PackedDataset(packed, transform=T.CenterCrop(64))
     good = torch.stack([ds[i][0] for i in range(len(ds))])
     rng = np.random.default_rng(5)
@@ -247,7 +252,8 @@ def try_all(out: Path, good: torch.Tensor) -> str:
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # Pillow speaks of broken EXIF
 def test_torture_files_under_the_loader(shared: Path, tmp_path: Path) -> None:
-    """Every odd and broken JPEG of the collection: the pixels that Pillow gives, or an error that names the sample."""
+    """Every odd and broken JPEG of the collection: the pixels that Pillow gives, or an error that names
+    the sample."""
     files = sorted(p for p in (shared / "torture").iterdir() if p.suffix != ".csv")
     sizes = []
     for file in files:

@@ -1,4 +1,5 @@
-"""What a user changes after the loader was made holds from the next iter(), and nothing is written into the user's objects."""
+"""What a user changes after the loader was made holds from the next iter(), and nothing is written into
+the user's objects."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def labels(loader: Any) -> list[list[int]]:
 @pytest.mark.parametrize("seed_by", [None, "sample"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_epoch_has_draws_of_its_own(packed: Path, workers: int, seed_by: Any) -> None:
-    """With a Python step, over persistent workers: each epoch, and one set by set_epoch, has the bytes of native threads."""
+    """With a Python step, over persistent workers: each epoch, and one set by set_epoch, has the bytes of
+    native threads."""
     native = FastLoader(PackedDataset(packed, transform=TRAIN), batch_size=8, seed=5, num_workers=0)
     ds = PackedDataset(packed, transform=[*TRAIN, same])
     with FastLoader(
@@ -58,7 +60,8 @@ def test_every_epoch_has_draws_of_its_own(packed: Path, workers: int, seed_by: A
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_loaders_over_one_dataset_do_not_disturb_each_other(packed: Path, workers: int) -> None:
-    """Two loaders with different seeds, side by side, each give what they give alone; the dataset is as it was."""
+    """Two loaders with different seeds, side by side, each give what they give alone; the dataset is as it
+    was."""
     ds = PackedDataset(packed, transform=[*TRAIN, same])
     before = copy.copy(vars(ds))
     alone = [rows(FastLoader(ds, batch_size=8, seed=seed, num_workers=workers)) for seed in (1, 2)]
@@ -77,7 +80,8 @@ def test_loaders_over_one_dataset_do_not_disturb_each_other(packed: Path, worker
 @pytest.mark.parametrize("transform", [SMALL, [*SMALL, same]], ids=["native", "python"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_subset_is_read_at_iter(packed: Path, transform: list[Any], workers: int) -> None:
-    """Subset.indices, replaced, extended or changed in place, and Subset.dataset hold from the next iter()."""
+    """Subset.indices, replaced, extended or changed in place, and Subset.dataset hold from the next
+    iter()."""
     ds = PackedDataset(packed, transform=transform)
     subset = Subset(ds, [0, 1, 2])
     with FastLoader(
@@ -174,7 +178,8 @@ SAMPLERS: dict[str, Callable[[Any], None]] = {
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("change", SAMPLERS)
 def test_a_sampler_changed_between_epochs_holds_at_once(packed: Path, change: str, shuffle: bool) -> None:
-    """The order of every epoch is DataLoader's, although the next epoch had begun when the sampler was changed."""
+    """The order of every epoch is DataLoader's, although the next epoch had begun when the sampler was
+    changed."""
     if change in ("num_samples", "replacement", "generator") and not shuffle:
         pytest.skip("RandomSampler's")
     orders = []
@@ -250,7 +255,8 @@ def test_any_integer_is_an_index(packed: Path, good: Any) -> None:
 
 
 def test_a_concat_dataset_keeps_the_lengths_it_noted(packed: Path) -> None:
-    """As torch reads it: a part that grew shows its first samples, one that shrank is an error that says so."""
+    """As torch reads it: a part that grew shows its first samples, one that shrank is an error that says
+    so."""
     ds = PackedDataset(packed, transform=SMALL)
     part = Subset(ds, [0, 1])
     both = ConcatDataset([part, ds])
@@ -264,7 +270,8 @@ def test_a_concat_dataset_keeps_the_lengths_it_noted(packed: Path) -> None:
 
 @pytest.mark.parametrize("transform", [TRAIN, [*TRAIN, same]], ids=["native", "python"])
 def test_the_seed_of_a_dataset_is_honoured(packed: Path, transform: list[Any]) -> None:
-    """A loader without a seed draws from the dataset's; the loader's own takes its place; different ones are refused by name."""
+    """A loader without a seed draws from the dataset's; the loader's own takes its place; different ones
+    are refused by name."""
     ds = PackedDataset(packed, transform=transform, seed=9)
     expected = rows(FastLoader(PackedDataset(packed, transform=transform), batch_size=8, seed=9))
     assert rows(FastLoader(ds, batch_size=8)) == expected != rows(FastLoader(ds, batch_size=8, seed=1))
@@ -297,7 +304,8 @@ def test_batches_have_the_types_and_memory_of_dataloaders(
 
 
 def test_unused_arguments_are_warned_of_only_where_they_are_unused(packed: Path) -> None:
-    """worker_init_fn and multiprocessing_context act where a Python step needs processes: no warning there."""
+    """worker_init_fn and multiprocessing_context act where a Python step needs processes: no warning
+    there."""
     with FastLoader(
         PackedDataset(packed, transform=[*SMALL, same]),
         num_workers=1,
@@ -310,7 +318,8 @@ def test_unused_arguments_are_warned_of_only_where_they_are_unused(packed: Path)
 
 
 def test_attributes_of_torchvisions_folders(packed: Path, image_folder: Path, tmp_path: Path) -> None:
-    """targets is the label column as a list; samples and imgs where names were packed; else AttributeError, and a user's own stays."""
+    """targets is the label column as a list; samples and imgs where names were packed; else
+    AttributeError, and a user's own stays."""
     ds = PackedDataset(packed)
     assert ds.targets == ds.column("label").tolist()
     assert not hasattr(ds, "samples")

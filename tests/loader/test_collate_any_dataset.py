@@ -45,7 +45,8 @@ def test_other_datasets(form: Any, workers: int) -> None:
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_no_instances_without_a_shape(at: int) -> None:
-    """A sample's instances that are an empty tensor of one dimension leave the others in the frame of their images."""
+    """A sample's instances that are an empty tensor of one dimension leave the others in the frame of
+    their images."""
     samples = [
         (torch.ones(3, 8, 8), {"masks": torch.ones(2, 8, 8)}),
         (torch.ones(3, 9, 8), {"masks": torch.ones(1, 9, 8)}),
@@ -60,7 +61,8 @@ def test_no_instances_without_a_shape(at: int) -> None:
 @pytest.mark.parametrize("missing", [0, 1])
 @pytest.mark.parametrize("form", ["padded", "flat"])
 def test_numbers_of_which_one_is_none(form: Any, missing: int) -> None:
-    """A column of numbers with nulls is a list in a batch that has one, wherever that stands, and a tensor in a batch that has none."""
+    """A column of numbers with nulls is a list in a batch that has one, wherever that stands, and a tensor
+    in a batch that has none."""
     samples = [{"image": torch.ones(3, 4, 4), "score": None if n == missing else n} for n in range(6)]
     first, second = batches(samples, collate=form)
     assert first["score"] == [None if n == missing else n for n in range(3)]
@@ -120,8 +122,8 @@ VIEWS: dict[str, Any] = {
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", VIEWS)
 def test_views(kind: str, workers: int) -> None:
-    """Several images of a sample, of sizes of their own, are stacked one by one, as default_collate does it; with "list" the sample's own
-    tuple is turned over, and with pad_to= each is padded for itself."""
+    """Several images of a sample, of sizes of their own, are stacked one by one, as default_collate does it;
+    with "list" the sample's own tuple is turned over, and with pad_to= each is padded for itself."""
     samples = [VIEWS[kind](torch.rand(3, 8, 8), torch.rand(3, 4, 4), index) for index in range(3)]
     for form in ("padded", "flat"):
         assert same(batches(samples, workers=workers, collate=form), [default_collate(samples)])
@@ -146,7 +148,8 @@ def _images(batch: Any) -> list[Any]:
 
 
 def test_no_rows_as_a_list() -> None:
-    """An empty list is no rows where other samples have tensors, wherever it stands, as in Hugging Face's torch format."""
+    """An empty list is no rows where other samples have tensors, wherever it stands, as in Hugging Face's
+    torch format."""
     samples: list[Any] = [
         {"image": torch.ones(3, 4, 4), "objects": {"bbox": rows}}
         for rows in ([], torch.ones(2, 4), np.ones((1, 4), "f4"))
@@ -159,7 +162,8 @@ def test_no_rows_as_a_list() -> None:
 
 
 def test_what_is_no_view() -> None:
-    """Instances of integers stay rows beside boxes, or where their number is not the image's channels; lists in a target stay lists."""
+    """Instances of integers stay rows beside boxes, or where their number is not the image's channels;
+    lists in a target stay lists."""
     image = torch.zeros(3, 4, 4, dtype=torch.uint8)
     boxes = torch.ones(3, 4)
     for samples in (

@@ -1,4 +1,5 @@
-"""collate= makes the same batches on every engine, equal to what torch's own functions make of the samples."""
+"""collate= makes the same batches on every engine, equal to what torch's own functions make of the
+samples."""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ def test_equal_sizes(folders: dict[str, Path], form: Any, engine: str, workers: 
 @pytest.mark.parametrize("form", ["padded", "flat"])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_different_sizes(folders: dict[str, Path], form: Any, pad_to: int, engine: str, workers: int) -> None:
-    """Images and masks are padded to the largest of the batch, rounded up, and instances lie in the same frame."""
+    """Images and masks are padded to the largest of the batch, rounded up, and instances lie in the same
+    frame."""
     dataset = PackedDataset(folders["different"])
     for batch, samples in zip(
         batches(dataset, engine, workers, collate=form, pad_to=pad_to), chunks(dataset), strict=True
@@ -150,7 +152,8 @@ def test_list(folders: dict[str, Path], engine: str, workers: int) -> None:
     [("image", "label"), ("image", "label", "note"), ("image",), ("image", "vector", "meta", "weight")],
 )
 def test_engines_agree_on_fields(folders: dict[str, Path], form: Any, names: tuple[str, ...]) -> None:
-    """Batches of native threads are those of worker processes and of the calling process, with transforms, Subset, and skipped samples."""
+    """Batches of native threads are those of worker processes and of the calling process, with transforms,
+    Subset, and skipped samples."""
     transform = [T.RandomResizedCrop(12), T.RandomHorizontalFlip(), T.ToFloat()]
     whole = PackedDataset(folders["different"], transform, fields=names, seed=3)
     joined = ConcatDataset([Subset(whole, [5, 1, 2]), whole])
@@ -190,8 +193,9 @@ MOVING: dict[str, tuple[list[Any], int | None]] = {
 def test_native_slots(
     folders: dict[str, Path], name: str, form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What native threads make straight of their slots equals what the collate_fn makes of the samples of engine="python", dropped objects,
-    other memory formats and joined datasets included; it is not called there."""
+    """What native threads make straight of their slots equals what the collate_fn makes of the samples of
+    engine="python", dropped objects, other memory formats and joined datasets included; it is not called
+    there."""
     steps, pad_to = MOVING[name]
     options: dict[str, Any] = {"collate": form, "pad_to": None if form == "list" else pad_to, "seed": 5}
     for fields in (NAMES, ("image", {"b": "boxes", "m": "masks"}, ["labels", "mask"])):
@@ -236,7 +240,8 @@ def test_bad_rows(damaged: Path, form: Any, pad_to: int | None, on_error: Any) -
     found = []
     for engine, workers in ENGINES:
         with FastLoader(
-            dataset, batch_size=3, num_workers=workers, engine=engine, seed=2, on_error=on_error, collate=form, pad_to=pad_to,  # type: ignore[arg-type]
+            dataset, batch_size=3, num_workers=workers, engine=engine, seed=2, on_error=on_error,
+            collate=form, pad_to=pad_to,  # type: ignore[arg-type]
         ) as loader:  # fmt: skip
             found.append(list(loader))
             assert loader.skipped + loader.replaced == 1
@@ -266,7 +271,8 @@ def test_arguments_refused(options: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("kind", ["packed", "plain"])
 def test_loaders_made_of_its_attributes(folders: dict[str, Path], kind: str) -> None:
-    """A loader that a framework makes of the attributes, FastLoader or plain DataLoader, a copy and a pickle batch alike."""
+    """A loader that a framework makes of the attributes, FastLoader or plain DataLoader, a copy and a
+    pickle batch alike."""
     dataset: Any = PackedDataset(folders["equal"]) if kind == "packed" else Detections()
     with FastLoader(dataset, batch_size=3, num_workers=0, collate="padded", pad_to=5) as loader:
         wanted = list(loader)
@@ -293,7 +299,8 @@ def test_loaders_made_of_its_attributes(folders: dict[str, Path], kind: str) -> 
 
 
 def test_what_else_makes_batches(folders: dict[str, Path]) -> None:
-    """Batch samplers, drop_last, workers that share rows, on_error and a resumed loop have it too; explain() names it."""
+    """Batch samplers, drop_last, workers that share rows, on_error and a resumed loop have it too;
+    explain() names it."""
     dataset = PackedDataset(folders["equal"], fields=["image", "label", "boxes"])
     options: dict[str, Any] = {"num_workers": 2, "collate": "flat"}
     with FastLoader(dataset, batch_sampler=[[4, 1], [6]], seed_by="sample", **options) as loader:
@@ -335,7 +342,8 @@ def test_objects_on_the_device(folders: dict[str, Path], form: Any, engine: str,
 
 @pytest.mark.parametrize("pad_to", [None, 16])
 def test_what_is_left_to_the_device(folders: dict[str, Path], pad_to: int | None) -> None:
-    """Colours are left to a device where images are one tensor; floats of padded images are zero beyond the images."""
+    """Colours are left to a device where images are one tensor; floats of padded images are zero beyond
+    the images."""
     v2 = pytest.importorskip("torchvision.transforms.v2")
     dataset = PackedDataset(
         folders["equal"], [T.CenterCrop(20), v2.ColorJitter(0.5)], fields=["image", "label"]

@@ -52,7 +52,8 @@ def compiled(loader: Any) -> list[torch.Tensor]:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_python_data(workers: int, persistent: bool) -> None:
-    """The caller's engine and forked workers, kept or not, give what torch's loader gives in the same compiled function."""
+    """The caller's engine and forked workers, kept or not, give what torch's loader gives in the same
+    compiled function."""
     if persistent and not workers:
         pytest.skip("needs workers")
     options: dict[str, Any] = {"batch_size": 5, "num_workers": workers, "persistent_workers": persistent}

@@ -1,4 +1,5 @@
-"""Datasets of another writer whose checksums hold and whose contents do not: each failure is a SampleError that obeys on_error."""
+"""Datasets of another writer whose checksums hold and whose contents do not: each failure is a SampleError
+that obeys on_error."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def jpeg(seed: int, width: int = 48, **options: Any) -> bytes:
 def dataset(
     out: Path, entries: dict[int, tuple[int, bytes]] | None = None, size: tuple[int, int] = (40, 48)
 ) -> Path:
-    """Twelve samples. Sample 5 has these entries in place of its own (None: only its image), and says that it is of this size."""
+    """Twelve samples. Sample 5 has these entries in place of its own (None: only its image), and says that
+    it is of this size."""
     with DatasetWriter(out, SCHEMA, shard_size=1 << 30, options={}) as writer:
         for i in range(COUNT):
             own = {2: (core.KIND_TEXT, b"words"), 3: (core.KIND_JSON, b"[1]")}
@@ -114,7 +116,8 @@ def test_bad_fields_one_by_one(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_bad_sizes_obey_on_error(tmp_path: Path, engine: str) -> None:
-    """Columns that claim an impossible or huge size are the sample's error, with a transform that goes by them and without one."""
+    """Columns that claim an impossible or huge size are the sample's error, with a transform that goes by
+    them and without one."""
     options = ENGINES[engine]()
     path = dataset(tmp_path / "d.fl", {}, SIZES["sides of 60,000"])
     transform = [T.RandomHorizontalFlip(), *options.get("transform", [])[1:]]
@@ -139,14 +142,16 @@ def test_bad_sizes_one_by_one(tmp_path: Path, name: str) -> None:
 
 
 def test_what_a_transform_would_make_is_limited(tmp_path: Path) -> None:
-    """A long thin image within the limit, scaled up to one beyond it, is refused before memory is made for it."""
+    """A long thin image within the limit, scaled up to one beyond it, is refused before memory is made for
+    it."""
     path = dataset(tmp_path / "d.fl", {}, (60_000, 1))
     with pytest.raises(SampleError, match=f"sample {BAD} of .*transform makes"):
         PackedDataset(path, transform=T.Resize(256))[BAD]
 
 
 def test_progressive_coefficients_are_limited() -> None:
-    """libjpeg keeps all coefficients of a file of several scans: over 512 MiB of them are refused before, however small the box."""
+    """libjpeg keeps all coefficients of a file of several scans: over 512 MiB of them are refused before,
+    however small the box."""
     data = bytearray(jpeg(1, progressive=True, subsampling=0))
     at = data.index(b"\xff\xc2")
     assert core.jpeg_decode(bytes(data), (0, 0, 8, 8)).shape == (8, 8, 3)

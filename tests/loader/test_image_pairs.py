@@ -1,4 +1,5 @@
-"""Several images of a sample, 8-bit RGB or planes, go through one transform natively: in dataset[i] and, equal to it, in batches."""
+"""Several images of a sample, 8-bit RGB or planes, go through one transform natively: in dataset[i] and,
+equal to it, in batches."""
 
 from __future__ import annotations
 
@@ -130,7 +131,8 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def test_images_of_one_size_are_cut_alike(folder: Path) -> None:
-    """A twin of the image stays its twin, and what a pixel of the depth says of its place holds of the image's pixel."""
+    """A twin of the image stays its twin, and what a pixel of the depth says of its place holds of the
+    image's pixel."""
     dataset = PackedDataset(
         folder, [T.RandomCrop(30), T.RandomHorizontalFlip(), T.RandomVerticalFlip()], seed=3
     )
@@ -158,7 +160,8 @@ def test_sample_without_a_transform(folder: Path) -> None:
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_batches_are_the_samples(folder: Path, name: str, threads: int) -> None:
-    """Native batches hold what dataset[i] gives, with any number of threads; samples of different sizes are a batch each."""
+    """Native batches hold what dataset[i] gives, with any number of threads; samples of different sizes
+    are a batch each."""
     fixed = name != "none"
     dataset = PackedDataset(folder, TRANSFORMS[name], seed=7)
     loader = FastLoader(dataset, batch_size=4 if fixed else 1, num_workers=threads, engine="native")
@@ -203,7 +206,8 @@ def test_floats(folder: Path) -> None:
 
 
 def test_colours_that_do_not_fit(folder: Path) -> None:
-    """A mean or a fill of three channels is refused where an image has others; without that image it is not."""
+    """A mean or a fill of three channels is refused where an image has others; without that image it is
+    not."""
     three = T.Normalize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
     with pytest.raises(TransformError, match=r"Normalize's mean .* 'depth' has 1 channel: give one value"):
         PackedDataset(folder, [T.RandomCrop(20), three])[0]
@@ -220,7 +224,8 @@ def test_colours_that_do_not_fit(folder: Path) -> None:
 
 
 def test_sizes(folder: Path) -> None:
-    """Images of one size may stand beside others of another; where one image's differ within a batch, the message names it."""
+    """Images of one size may stand beside others of another; where one image's differ within a batch, the
+    message names it."""
     same = PackedDataset(folder, fields=("image", "second"))
     with pytest.raises(
         BatchShapeError, match=r"'image' of index 0 is 60 x 50 and 'image' of index 1 is 61 x 50"
@@ -261,7 +266,8 @@ def test_first_image_of_planes(grey: Path) -> None:
     ids=str,
 )
 def test_floats_of_planes(grey: Path, options: dict[str, Any]) -> None:
-    """Conversions of batches take images that are not 8-bit RGB, and are the same whichever engine makes them."""
+    """Conversions of batches take images that are not 8-bit RGB, and are the same whichever engine makes
+    them."""
     dataset = PackedDataset(grey, [T.Resize((12, 10))])
     native, python = (
         next(iter(FastLoader(dataset, batch_size=COUNT, engine=engine, **options)))[0]
@@ -331,7 +337,8 @@ def test_a_further_image_that_is_damaged(tmp_path: Path, on_error: Any) -> None:
 
 
 def test_crops_that_depend_on_boxes(tmp_path: Path) -> None:
-    """RandomIoUCrop cuts the twin, the depth and the mask as it cuts the image; an image of another size cannot be cut by these boxes."""
+    """RandomIoUCrop cuts the twin, the depth and the mask as it cuts the image; an image of another size
+    cannot be cut by these boxes."""
     out = tmp_path / "d"
     fastload.pack(Boxed(), out, workers=1)
     steps = [T.RandomIoUCrop(), T.RandomHorizontalFlip(), T.CenterCrop(24)]

@@ -1,4 +1,5 @@
-"""What iter() of a loader gives: torch's iterator class on every engine, shared by threads, seen by profilers."""
+"""What iter() of a loader gives: torch's iterator class on every engine, shared by threads, seen by
+profilers."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def samples_of(batch: Any) -> list[Any]:
 
 
 def test_is_torchs_iterator(loader: FastLoader[Any]) -> None:
-    """An instance of torch's class, before and in the middle of an epoch, that has all the public state of torch's own iterator."""
+    """An instance of torch's class, before and in the middle of an epoch, that has all the public state of
+    torch's own iterator."""
     iterator = iter(loader)
     assert isinstance(iterator, _BaseDataLoaderIter)
     assert iter(iterator) is iterator
@@ -126,7 +128,8 @@ def test_cannot_be_copied_as_torchs(loader: FastLoader[Any]) -> None:
 
 
 def test_profiler_sees_the_wait_for_data(loader: FastLoader[Any]) -> None:
-    """A trace has an event enumerate(DataLoader)#<class>.__next__ for each step and for the end; without a profiler nothing is recorded."""
+    """A trace has an event enumerate(DataLoader)#<class>.__next__ for each step and for the end; without a
+    profiler nothing is recorded."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as trace:
         iterator = iter(loader)
         batches = len(list(iterator))
@@ -140,7 +143,8 @@ def test_profiler_sees_the_wait_for_data(loader: FastLoader[Any]) -> None:
 
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_share_an_iterator(loader: FastLoader[Any], threads: int) -> None:
-    """Several threads that call next() on one iterator get every sample exactly once between them, and each thread its StopIteration."""
+    """Several threads that call next() on one iterator get every sample exactly once between them, and
+    each thread its StopIteration."""
     expected = sorted(sample for batch in loader for sample in samples_of(batch))
     for _ in range(2):
         iterator = iter(loader)
@@ -199,7 +203,8 @@ def test_waiting_for_another_thread_can_be_interrupted() -> None:
 
 
 def test_a_failed_step_lets_others_in() -> None:
-    """An exception in one thread's next() leaves the iterator to the others; and next() within next() of one thread does not wait."""
+    """An exception in one thread's next() leaves the iterator to the others; and next() within next() of
+    one thread does not wait."""
 
     class Failing(Iterator[int]):
         calls = 0
@@ -277,7 +282,8 @@ class Kept(FastLoader[Any]):
 @pytest.mark.parametrize("form", ["packed", "plain"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_kept_iterator_is_made_anew(packed: Path, form: str, workers: int) -> None:
-    """_get_iterator() gives the iterator of the engine that iter() takes, over the next epoch, counted by the health monitor."""
+    """_get_iterator() gives the iterator of the engine that iter() takes, over the next epoch, counted by
+    the health monitor."""
     dataset: Any = PackedDataset(packed, transform=T.CenterCrop(8)) if form == "packed" else Slow()
     loader = Kept(dataset, batch_size=10, num_workers=workers)
     engine = type(loader.iterator)

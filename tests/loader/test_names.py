@@ -47,7 +47,8 @@ class Squares(Dataset[Any]):
 
 
 def loader_class(name: str, when: str) -> Any:
-    """A subclass that sets an attribute of that name, before or after DataLoader is initialised, or as a property or class attribute."""
+    """A subclass that sets an attribute of that name, before or after DataLoader is initialised, or as a
+    property or class attribute."""
 
     class Owning(FastLoader[Any]):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -78,8 +79,9 @@ def labels_of(loader: Any) -> list[int]:
     ],
 )
 def test_subclass_owns_the_name(packed: Path, name: str, when: str) -> None:
-    """An attribute that a subclass gives any name that is not DataLoader's keeps its value over two epochs, a copy and a report, and the
-    loader goes on with the arguments it was made with: order, pixels and dtype are those of a plain FastLoader."""
+    """An attribute that a subclass gives any name that is not DataLoader's keeps its value over two epochs, a
+    copy and a report, and the loader goes on with the arguments it was made with: order, pixels and dtype are
+    those of a plain FastLoader."""
     dataset = PackedDataset(packed, transform=[T.RandomResizedCrop(8)])
     options: dict[str, Any] = {
         "batch_size": 8,
@@ -111,7 +113,8 @@ def test_subclass_owns_the_name(packed: Path, name: str, when: str) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_subclass_owns_all_names_on_python_data(when: str, workers: int) -> None:
-    """The same for all names at once on a Python dataset, in the caller and in processes, seeded by sample."""
+    """The same for all names at once on a Python dataset, in the caller and in processes, seeded by
+    sample."""
     options: dict[str, Any] = {
         "batch_size": 5,
         "num_workers": workers,
@@ -136,7 +139,8 @@ def test_subclass_owns_all_names_on_python_data(when: str, workers: int) -> None
 
 @pytest.mark.parametrize("form", ["packed", "plain"])
 def test_public_attributes_are_arguments(packed: Path, form: str) -> None:
-    """Every public attribute in the loader's __dict__ is an argument of __init__ or one of DataLoader's own, also after an epoch."""
+    """Every public attribute in the loader's __dict__ is an argument of __init__ or one of DataLoader's
+    own, also after an epoch."""
     dataset: Any = PackedDataset(packed) if form == "packed" else Squares()
     with FastLoader(dataset, num_workers=0 if form == "plain" else 2) as loader:
         next(iter(loader))
@@ -148,7 +152,8 @@ def test_public_attributes_are_arguments(packed: Path, form: str) -> None:
 
 
 def test_read_only_names_stay_readable(packed: Path) -> None:
-    """epoch, health, replaced and skipped are there for who does not set them, on the class with a docstring, and after a pickle."""
+    """epoch, health, replaced and skipped are there for who does not set them, on the class with a
+    docstring, and after a pickle."""
     with FastLoader(PackedDataset(packed, transform=T.CenterCrop(8)), batch_size=8, num_workers=1) as loader:
         assert len(labels_of(loader)) == 50
         assert (loader.epoch, loader.replaced, loader.skipped) == (1, 0, 0)

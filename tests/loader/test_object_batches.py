@@ -1,4 +1,5 @@
-"""Batches with masks, boxes and objects: of dataset[i] on every engine, for any number of threads, resumed, on a device."""
+"""Batches with masks, boxes and objects: of dataset[i] on every engine, for any number of threads,
+resumed, on a device."""
 
 from __future__ import annotations
 
@@ -126,7 +127,8 @@ def test_forms_of_every_engine(
 
 @pytest.mark.parametrize("transform", [FIXED, BOXED], ids=["fixed", "boxed"])
 def test_numbers_of_rows_in_the_sidecars(path: Path, transform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where columns are large, native threads read how many rows a field has in the sidecars: the batches are the same."""
+    """Where columns are large, native threads read how many rows a field has in the sidecars: the batches
+    are the same."""
     with loader(path, transform, collate="padded", pad_to=1) as batches:
         wanted = [*batches, *batches]
     monkeypatch.setattr("fastload.store.reader.HELD_BYTES", 0)
@@ -140,9 +142,8 @@ def test_numbers_of_rows_in_the_sidecars(path: Path, transform: Any, monkeypatch
         for epoch in range(2):
             for mine, theirs in zip(batches, wanted[epoch * len(batches) :], strict=False):
                 same(mine, theirs)
-    assert all(
-        isinstance(dataset.opened.reader.values(name), TableValues) for name in counts
-    )  # nothing has read them whole
+    # Nothing has read them whole.
+    assert all(isinstance(dataset.opened.reader.values(name), TableValues) for name in counts)
 
 
 FLOATS = [*DRAWN, T.Normalize((0.5,) * 3, (0.5,) * 3)]
@@ -252,7 +253,8 @@ def test_resumed_in_mid_epoch(
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_objects_on_a_device(path: Path, workers: int) -> None:
-    """A batch transform mirrors image, mask and boxes of a padded batch together; rows that are padding stay zero."""
+    """A batch transform mirrors image, mask and boxes of a padded batch together; rows that are padding
+    stay zero."""
     options: dict[str, Any] = {"num_workers": workers, "collate": "padded", "shuffle": False}
     with (
         loader(path, T.Resize((40, 48)), **options) as plain,
@@ -276,7 +278,8 @@ def test_objects_on_a_device(path: Path, workers: int) -> None:
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_frames_are_as_small_as_their_images(path: Path, memory_format: torch.memory_format) -> None:
-    """A padded batch of sizes that follow from boxes is contiguous and no larger than its largest image, and lies in the slot."""
+    """A padded batch of sizes that follow from boxes is contiguous and no larger than its largest image,
+    and lies in the slot."""
     before = core.live_handles()["leases"]
     with loader(
         path, BOXED, num_workers=2, collate="padded", pad_to=1, memory_format=memory_format
@@ -290,7 +293,8 @@ def test_frames_are_as_small_as_their_images(path: Path, memory_format: torch.me
 
 
 def test_one_tensor_of_crops_by_boxes(path: Path) -> None:
-    """Without collate= the images of a batch must turn out to have one size: alone they do, and others are named."""
+    """Without collate= the images of a batch must turn out to have one size: alone they do, and others are
+    named."""
     wanted = expected(path, BOXED, 0)
     options: dict[str, Any] = {"shuffle": False, "num_workers": 2, "engine": "native"}
     with FastLoader(
@@ -330,7 +334,8 @@ class Panoramas(Scenes):
 
 @pytest.mark.parametrize("step", [T.Resize(256), T.RandomShortestSize(256), T.RandomResize(200, 256)])
 def test_crops_by_boxes_of_long_images(tmp_path: Path, step: Any) -> None:
-    """The room for a panorama, of which no more is known than that, is not a square of its longer side, which no batch would hold."""
+    """The room for a panorama, of which no more is known than that, is not a square of its longer side,
+    which no batch would hold."""
     fastload.pack(Panoramas(2), tmp_path / "d")
     transform = [T.RandomIoUCrop(), step]
     wanted = PackedDataset(tmp_path / "d", transform, seed=SEED)

@@ -1,4 +1,5 @@
-"""FastLoader on packed data against torch's DataLoader over the same dataset: same bytes, same order, nothing lost."""
+"""FastLoader on packed data against torch's DataLoader over the same dataset: same bytes, same order,
+nothing lost."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def test_dataset_under_torch_workers(packed: Path, method: str) -> None:
 
 
 def test_batch_form(packed: Path) -> None:
-    """A list of uint8 NCHW in contiguous memory, as DataLoader gives it, and int64 labels; channels_last when asked."""
+    """A list of uint8 NCHW in contiguous memory, as DataLoader gives it, and int64 labels; channels_last
+    when asked."""
     ds = PackedDataset(packed, transform=T.CenterCrop(64))
     batch = next(iter(FastLoader(ds, batch_size=4)))
     assert isinstance(batch, list)
@@ -139,7 +141,8 @@ def test_shuffle_covers_every_sample_once(packed: Path) -> None:
 
 
 def test_unseeded_order_is_torchs(packed: Path) -> None:
-    """After torch.manual_seed the sampler's order, and torch's generator afterwards, are DataLoader's own, over epochs."""
+    """After torch.manual_seed the sampler's order, and torch's generator afterwards, are DataLoader's own,
+    over epochs."""
     ds = PackedDataset(packed, transform=T.Resize((8, 8)))
 
     def labels(loader: Any, epochs: int) -> list[list[int]]:
@@ -223,7 +226,8 @@ def test_subset_and_concat_keep_the_engine(packed: Path, packed_same_size: Path)
 
 
 def test_batch_sampler_and_sampler(packed: Path) -> None:
-    """Custom samplers, batches of changing size and negative indices are followed; a sample that comes again is drawn anew."""
+    """Custom samplers, batches of changing size and negative indices are followed; a sample that comes
+    again is drawn anew."""
     ds = PackedDataset(packed, transform=TRAIN, seed=4)
     batches = [[3], [1, 2, -1, 30], [4], [4]]
     made = list(FastLoader(ds, batch_sampler=batches, seed=4))
@@ -258,7 +262,8 @@ def test_custom_collate_sees_samples(packed: Path) -> None:
 
 
 def test_different_sizes_name_both_and_the_fix(packed: Path, packed_same_size: Path) -> None:
-    """Without a resizing transform a mixed batch is an error with both sizes; equal sizes and single samples pass."""
+    """Without a resizing transform a mixed batch is an error with both sizes; equal sizes and single
+    samples pass."""
     ds = PackedDataset(packed)
     heights, widths = ds.column("__height__"), ds.column("__width__")
     with pytest.raises(
@@ -310,7 +315,8 @@ def test_out_of_order_delivers_each_batch_once(packed: Path) -> None:
 
 
 def test_next_epoch_begins_early_and_is_dropped_when_wrong(packed: Path) -> None:
-    """Batches of the next epoch are in flight before iter() asks; set_epoch makes them void; results are as without."""
+    """Batches of the next epoch are in flight before iter() asks; set_epoch makes them void; results are
+    as without."""
     ds = PackedDataset(packed, transform=TRAIN)
     with FastLoader(ds, batch_size=10, shuffle=True, seed=6, num_workers=2) as loader:
         first = epoch(loader)
@@ -349,7 +355,8 @@ def test_a_path_is_a_dataset(packed: Path) -> None:
 
 
 def test_rebuilding_from_attributes(packed: Path) -> None:
-    """Frameworks rebuild a loader from the attributes named like its arguments: the copy gives the same batches."""
+    """Frameworks rebuild a loader from the attributes named like its arguments: the copy gives the same
+    batches."""
     import inspect
 
     loader = FastLoader(

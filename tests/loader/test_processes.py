@@ -1,4 +1,5 @@
-"""The loader among processes and signals: forks, Ctrl-C, timeouts, interpreter exit, memory. Real processes, real signals."""
+"""The loader among processes and signals: forks, Ctrl-C, timeouts, interpreter exit, memory. Real
+processes, real signals."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def run(packed: Path, body: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_interpreter_exit_with_a_loader_open(packed: Path, leave: str) -> None:
-    """A program that ends with a loader open, a loop broken off or an exception in it ends cleanly and at once."""
+    """A program that ends with a loader open, a loop broken off or an exception in it ends cleanly and at
+    once."""
     done = run(packed, f"loader = FastLoader(ds, batch_size=4, num_workers=3, seed=1)\n{leave}\n")
     assert done.returncode == (1 if "1 / 0" in leave else 0), done.stderr
     assert ("ZeroDivisionError" in done.stderr) == ("1 / 0" in leave)
@@ -51,7 +53,8 @@ def test_interpreter_exit_with_a_loader_open(packed: Path, leave: str) -> None:
 
 
 def test_forked_child_gets_its_own_engine(packed: Path) -> None:
-    """A child forked in mid-epoch keeps the batch it holds, can iterate the parent's loader, and the parent goes on unharmed."""
+    """A child forked in mid-epoch keeps the batch it holds, can iterate the parent's loader, and the
+    parent goes on unharmed."""
     done = run(
         packed,
         """
@@ -71,7 +74,8 @@ def test_forked_child_gets_its_own_engine(packed: Path) -> None:
                     os._exit(11)
             loader.set_epoch(0)
             mine = [x for x, _ in loader]
-            ok = all(torch.equal(a, b) for a, b in zip(mine, whole, strict=True)) and torch.equal(held, whole[0])
+            ok = all(torch.equal(a, b) for a, b in zip(mine, whole, strict=True)) and torch.equal(held,
+                whole[0])
             os._exit(0 if ok else 12)
         rest = [held, *(x for x, _ in it)]
         assert all(torch.equal(a, b) for a, b in zip(rest, whole, strict=True))
@@ -83,7 +87,8 @@ def test_forked_child_gets_its_own_engine(packed: Path) -> None:
 
 
 def test_ctrl_c_during_a_wait(packed: Path) -> None:
-    """SIGINT while the loop waits for a batch raises KeyboardInterrupt at once, and the loader can be iterated again."""
+    """SIGINT while the loop waits for a batch raises KeyboardInterrupt at once, and the loader can be
+    iterated again."""
     done = run(
         packed,
         """
@@ -126,7 +131,8 @@ def test_ctrl_c_without_threads(packed: Path) -> None:
 
 
 def test_timeout_is_an_error(packed: Path) -> None:
-    """A batch that takes longer than `timeout` seconds raises LoaderTimeout, which is a RuntimeError as torch's is."""
+    """A batch that takes longer than `timeout` seconds raises LoaderTimeout, which is a RuntimeError as
+    torch's is."""
     ds = PackedDataset(packed, transform=T.Resize((8, 8), dct_scale=False))
     with FastLoader(ds, batch_size=30000, sampler=[0] * 30000, num_workers=1, timeout=0.3) as loader:
         with pytest.raises(
@@ -137,7 +143,8 @@ def test_timeout_is_an_error(packed: Path) -> None:
 
 
 def test_threads_end_with_the_loader(packed: Path) -> None:
-    """close(), the with block, and the last reference each end every thread; threads live over epochs until then."""
+    """close(), the with block, and the last reference each end every thread; threads live over epochs
+    until then."""
 
     ds = PackedDataset(packed, transform=TRAIN)
     gc.collect()  # loaders that earlier tests left in cycles
@@ -204,9 +211,9 @@ def test_ranks_of_torchrun_share_the_cpus(
 def test_kill_leaves_nothing(packed: Path) -> None:
     """kill -9 of a loading process leaves no file in /dev/shm."""
     before = entries()
-    code = (
-        PRELUDE
-        + "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), flush=True)\ntime.sleep(60)\n"
+    code = PRELUDE + (
+        "loader = FastLoader(ds, batch_size=4, num_workers=2)\nprint(len(list(loader)), "
+        "flush=True)\ntime.sleep(60)\n"
     )
     with warm.Program(code, packed) as child:
         assert child.stdout.readline().strip() == "13"

@@ -1,4 +1,5 @@
-"""torch's own collation, samplers and parts of datasets, replaced: batches are what torch's loader makes with them then."""
+"""torch's own collation, samplers and parts of datasets, replaced: batches are what torch's loader makes
+with them then."""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ def drawing(of: Any) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("kind", [SequentialSampler, RandomSampler, BatchSampler])
 def test_replaced_samplers(packed: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their draws from random and NumPy are made when an epoch begins, as torch makes them, and a resumed epoch makes them again."""
+    """Their draws from random and NumPy are made when an epoch begins, as torch makes them, and a resumed
+    epoch makes them again."""
     monkeypatch.setattr(kind, "__iter__", drawing(kind.__iter__))
     dataset, options = (
         data(packed, "native"),
@@ -170,7 +172,8 @@ def test_replaced_samplers(packed: Path, kind: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_replaced_code_of_packed_datasets(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PackedDataset's own methods, and those of Subset and ConcatDataset, are called where they are not what they were."""
+    """PackedDataset's own methods, and those of Subset and ConcatDataset, are called where they are not
+    what they were."""
     for owner, make in (
         (PackedDataset, lambda each: each),
         (Subset, lambda each: Subset(each, range(8))),

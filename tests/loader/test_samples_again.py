@@ -1,4 +1,5 @@
-"""A sample that comes again in one pass is drawn anew, the same way on every engine: by (seed, epoch, index, occurrence)."""
+"""A sample that comes again in one pass is drawn anew, the same way on every engine: by (seed, epoch,
+index, occurrence)."""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ SAMPLERS = {
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_each_time_is_drawn_anew(numbered: Path, sampler: str) -> None:
-    """No two rows of a pass are alike; the first of each sample has the bytes that it has where each comes once; engines agree."""
+    """No two rows of a pass are alike; the first of each sample has the bytes that it has where each comes
+    once; engines agree."""
     made = {engine: drawn(numbered, engine, 10, sampler=SAMPLERS[sampler]()) for engine in ENGINES}
     first = made["threads"]
     assert all(rows == first for rows in made.values())
@@ -125,7 +127,8 @@ def test_each_time_is_drawn_anew(numbered: Path, sampler: str) -> None:
 
 @by_engine
 def test_batches_by_generators(numbered: Path, engine: str) -> None:
-    """A batch sampler may give a generator as a batch, as torch takes it, and the same indices again in it."""
+    """A batch sampler may give a generator as a batch, as torch takes it, and the same indices again in
+    it."""
     batches = [[1, 2, 1], [2, 2, 3]]
     made = drawn(numbered, engine, 2, batch_size=1, batch_sampler=[iter(batch) for batch in batches])
     assert made == drawn(numbered, engine, 2, batch_size=1, batch_sampler=batches)
@@ -145,7 +148,8 @@ VIEWS = {
 @by_engine
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_counts_its_repeats_once(numbered: Path, view: str, engine: str) -> None:
-    """A sample at several positions is drawn anew at each, whatever the order; in later rounds of an endless sampler too."""
+    """A sample at several positions is drawn anew at each, whatever the order; in later rounds of an
+    endless sampler too."""
     data = VIEWS[view](PackedDataset(numbered, CROP))
     count = len(data)
     made = drawn(data, engine, count, batch_size=1)
@@ -157,7 +161,8 @@ def test_a_view_counts_its_repeats_once(numbered: Path, view: str, engine: str) 
 
 
 def test_views_without_repeats_need_no_table(numbered: Path) -> None:
-    """Subsets and joined datasets in which each sample stands once are not counted, and have the samples' own bytes."""
+    """Subsets and joined datasets in which each sample stands once are not counted, and have the samples'
+    own bytes."""
     data = PackedDataset(numbered, CROP)
     view = ConcatDataset(
         [Subset(data, [8, 9]), Subset(PackedDataset(numbered, CROP, fields=("image", "label")), range(0))]
@@ -173,7 +178,8 @@ def test_views_without_repeats_need_no_table(numbered: Path) -> None:
 
 @by_engine
 def test_a_mixture_counts_its_passes(numbered: Path, engine: str) -> None:
-    """A source that is gone through several times in an epoch is drawn anew each time, and mixture[i] is the loader's sample."""
+    """A source that is gone through several times in an epoch is drawn anew each time, and mixture[i] is
+    the loader's sample."""
     data = PackedDataset(numbered, CROP, seed=5)
     mixture = Mixture([(Subset(data, range(4)), 3), (Subset(data, [7, 8, 7]), 1)], samples_per_epoch=32)
     made = drawn(mixture, engine, 8)
@@ -197,7 +203,8 @@ def test_a_mixture_counts_its_passes(numbered: Path, engine: str) -> None:
 @by_engine
 @pytest.mark.parametrize("sampler", ["endless", "replacement", "repeated", "stateful"])
 def test_a_resume_draws_as_without(numbered: Path, sampler: str, engine: str) -> None:
-    """The rest of a pass is the same after a resume, whether its sampler is drawn again or stands where it stood."""
+    """The rest of a pass is the same after a resume, whether its sampler is drawn again or stands where it
+    stood."""
     taken = 2 if sampler == "repeated" else 5
     with loader_of(numbered, engine, sampler=SAMPLERS[sampler]()) as loader:
         iterator = iter(loader)
@@ -213,7 +220,8 @@ def test_a_resume_draws_as_without(numbered: Path, sampler: str, engine: str) ->
 
 
 def test_ranks_that_share_an_order_count_it_whole(numbered: Path) -> None:
-    """Under shard= the rows of all ranks are those of one rank, in mid-epoch of any number of ranks as well."""
+    """Under shard= the rows of all ranks are those of one rank, in mid-epoch of any number of ranks as
+    well."""
     whole = drawn(numbered, "threads", 10, sampler=Repeated(), batch_size=1, shard=(0, 1))
     assert len(set(whole)) == 10
     parts = [
@@ -239,7 +247,8 @@ def test_ranks_that_share_an_order_count_it_whole(numbered: Path) -> None:
 def test_ranks_with_samplers_of_their_own_draw_apart(
     numbered: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DeiT's sampler puts copies of a sample on several ranks: no two are alike, and rank 0's first are as ever."""
+    """DeiT's sampler puts copies of a sample on several ranks: no two are alike, and rank 0's first are as
+    ever."""
     made = {}
     for rank in range(3):
         monkeypatch.setenv("RANK", str(rank))
@@ -261,7 +270,8 @@ STAGES = [
 
 @pytest.mark.parametrize("view", [False, True])
 def test_stages_of_whole_batches_draw_anew(numbered: Path, view: bool) -> None:
-    """AugmentBatch and MixUp draw by the occurrence, on every engine alike; the ops that device= takes over as well."""
+    """AugmentBatch and MixUp draw by the occurrence, on every engine alike; the ops that device= takes
+    over as well."""
     data: Any = PackedDataset(numbered, T.Resize((16, 16)))
     data = Subset(data, [4, 2, 4, 4, 9, 2]) if view else data
     made = []
@@ -308,7 +318,8 @@ def test_python_datasets_by_sample(workers: int, in_order: bool) -> None:
 
 
 def test_images_of_drawn_sizes(numbered: Path) -> None:
-    """Where the draw decides the size, a sample that comes again has another size, and the engine makes room for it."""
+    """Where the draw decides the size, a sample that comes again has another size, and the engine makes
+    room for it."""
     data = PackedDataset(numbered, T.RandomShortestSize([30, 40, 50, 60, 70]))
     sizes = []
     for engine in ENGINES:

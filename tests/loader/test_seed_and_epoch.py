@@ -23,7 +23,8 @@ def unchanged(image: Any) -> Any:
     "seed", [1.5, -1, 2**64, 2**70, True, "3", np.float64(1), torch.tensor(1.5)], ids=repr
 )
 def test_seeds_that_are_refused(packed: Path, seed: Any) -> None:
-    """A seed is an integer of 64 bits without a sign; anything else is one clear error, in the loader and in the dataset."""
+    """A seed is an integer of 64 bits without a sign; anything else is one clear error, in the loader and
+    in the dataset."""
     for make in (
         lambda: FastLoader(packed, seed=seed),
         lambda: FastLoader([1, 2], seed=seed),

@@ -1,4 +1,5 @@
-"""What a loader shows of itself at a prompt and in a notebook: two lines, and the reports as lines of text."""
+"""What a loader shows of itself at a prompt and in a notebook: two lines, and the reports as lines of
+text."""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ def test_notebook(packed: Path) -> None:
 
 
 def test_names_of_a_packed_dataset(packed: Path) -> None:
-    """dir() has what users may ask, with a subclass's own and what was set on the object, and nothing that only engines ask."""
+    """dir() has what users may ask, with a subclass's own and what was set on the object, and nothing that
+    only engines ask."""
 
     class Mine(PackedDataset):
         """A dataset with a method and an attribute of its own."""
@@ -148,7 +150,8 @@ WIDE = [
     ],
 )
 def test_a_screen_of_explain(packed: Path, arguments: dict[str, Any], measure: bool) -> None:
-    """Four lines at most before the table, all within 100 columns; what is cut or left out is named there, and whole in all=True."""
+    """Four lines at most before the table, all within 100 columns; what is cut or left out is named there,
+    and whole in all=True."""
     with FastLoader(packed, batch_size=4, **arguments) as loader:
         short, whole = loader.explain(measure=measure), loader.explain(measure=measure, all=True)
     head, _, table = short.partition("\n\n")
@@ -186,7 +189,8 @@ def test_reports_are_lines() -> None:
 def test_after_the_first_epoch(
     form: str, workers: int, packed_same_size: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, at INFO, by the logger `fastload`: the share of the time that the loop waited, and what to change; no sooner."""
+    """Once, at INFO, by the logger `fastload`: the share of the time that the loop waited, and what to
+    change; no sooner."""
     caplog.set_level("INFO", "fastload")
     data = PackedDataset(packed_same_size) if form == "packed" else DATA
     with FastLoader(data, batch_size=4, num_workers=workers) as loader:

@@ -1,4 +1,5 @@
-"""Slots are as large and as many as an epoch's data asks for, not as batch_size and prefetch_factor would allow."""
+"""Slots are as large and as many as an epoch's data asks for, not as batch_size and prefetch_factor would
+allow."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def dataset(packed: Path) -> PackedDataset:
     ],
 )
 def test_no_more_than_the_data(packed: Path, arguments: dict[str, Any], most: int) -> None:
-    """At the start and in the midst of epochs the mapped bytes stay within what is needed for an epoch's batches, the one that the loop
-    holds and the first of the next epoch; every sample comes."""
+    """At the start and in the midst of epochs the mapped bytes stay within what is needed for an epoch's
+    batches, the one that the loop holds and the first of the next epoch; every sample comes."""
     whole = not ({"sampler", "batch_sampler"} & arguments.keys())
     with FastLoader(dataset(packed), seed=1, **{"num_workers": 2, **arguments}) as loader:
         assert 0 < loader.stats()["slot_bytes"] <= most
@@ -54,7 +55,8 @@ def test_no_more_than_the_data(packed: Path, arguments: dict[str, Any], most: in
 
 
 def test_a_subset_that_grows(packed: Path) -> None:
-    """Slots follow a Subset's indices, batch_sampler's batch_size and the sampler between epochs, with the samples of each epoch."""
+    """Slots follow a Subset's indices, batch_sampler's batch_size and the sampler between epochs, with the
+    samples of each epoch."""
     subset = Subset(dataset(packed), [3, 4])
     with FastLoader(subset, batch_size=30, num_workers=2) as loader:
         for count, most in ((2, 2), (40, 30), (50, 30), (5, 5)):
@@ -81,7 +83,8 @@ class OddWithLength(Odd):
 
 @pytest.mark.parametrize("sampler", [Odd(), Odd(2), Odd("many"), Odd(-1), Odd(10**9), OddWithLength(3)])
 def test_batches_larger_than_expected(packed: Path, sampler: Odd) -> None:
-    """A batch sampler that says nothing, or nonsense, of its sizes is served all the same; its slots grow to its largest batch."""
+    """A batch sampler that says nothing, or nonsense, of its sizes is served all the same; its slots grow
+    to its largest batch."""
     with FastLoader(dataset(packed), batch_sampler=sampler, num_workers=2) as loader:
         for _ in range(2):
             assert [len(images) for images, _ in loader] == [1, 100, 2, 40]
@@ -89,7 +92,8 @@ def test_batches_larger_than_expected(packed: Path, sampler: Odd) -> None:
 
 
 def test_one_large_batch(packed: Path) -> None:
-    """What a batch took that was much larger than the rest is given back some hundred batches later, in the midst of the epoch."""
+    """What a batch took that was much larger than the rest is given back some hundred batches later, in
+    the midst of the epoch."""
     batches = [[number % 50] for number in range(700)]
     batches[20] = list(range(50)) * 8
     with FastLoader(dataset(packed), batch_sampler=batches, num_workers=2) as loader:
@@ -111,7 +115,8 @@ class Numbers(Dataset[torch.Tensor]):
 
 @pytest.mark.parametrize("seed_by", [None, "sample"])
 def test_worker_slots(seed_by: Any) -> None:
-    """Worker processes' slots are made for the batches that come: a large batch_size or prefetch_factor costs nothing."""
+    """Worker processes' slots are made for the batches that come: a large batch_size or prefetch_factor
+    costs nothing."""
     with FastLoader(
         Numbers(),
         batch_size=2048,

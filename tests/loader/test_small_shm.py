@@ -1,4 +1,5 @@
-"""A container's /dev/shm of 64 MB: large batches go through memory that does not live there. Needs a mount namespace of its own."""
+"""A container's /dev/shm of 64 MB: large batches go through memory that does not live there. Needs a mount
+namespace of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ import fastload
 
 ROOT = Path(fastload.__file__).parents[1]
 LIMITED = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh"]
-# 2 workers x 8 batches ahead x 9.6 MB: 154 MB in flight, and four batches held. A file of its own, so that spawn can import it.
+# 2 workers x 8 batches ahead x 9.6 MB: 154 MB in flight, and four batches held. A file of its own, so that
+# spawn can import it.
 PROGRAM = """
 import os
 import sys
@@ -42,7 +44,8 @@ def run(method):
     stat = os.statvfs("/dev/shm")
     assert stat.f_frsize * stat.f_blocks == 64 << 20, "the limit is not in place"
     loader = fastload.FastLoader(
-        Numbers(), collate_fn=whole, num_workers=2, prefetch_factor=8, multiprocessing_context=method, timeout=60
+        Numbers(), collate_fn=whole, num_workers=2, prefetch_factor=8, multiprocessing_context=method,
+        timeout=60,
     )
     held = []
     for epoch in range(2):
@@ -53,7 +56,8 @@ def run(method):
             assert bool((batch == number).all())
         assert number == 39
     assert len(held) == 8
-    assert all(bool((batch == number).all()) for number, batch in held), "a batch that is held was overwritten"
+    kept = [bool((batch == number).all()) for number, batch in held]
+    assert all(kept), "a batch that is held was overwritten"
     left = os.statvfs("/dev/shm")
     assert left.f_blocks - left.f_bfree <= 1 << 20 >> 12, "the batches live in /dev/shm after all"
     print("done", method)
@@ -67,7 +71,8 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def limited() -> list[str]:
-    """What to put before a command so that it finds 64 MB in /dev/shm; or a skip where mount namespaces are not permitted."""
+    """What to put before a command so that it finds 64 MB in /dev/shm; or a skip where mount namespaces
+    are not permitted."""
     if shutil.which("unshare") is None:
         pytest.skip("no unshare on this machine")
     tried = subprocess.run([*LIMITED, "true"], capture_output=True, text=True, timeout=30, check=False)
@@ -78,8 +83,8 @@ def limited() -> list[str]:
 
 @pytest.mark.long
 def test_large_batches_with_a_small_dev_shm(limited: list[str], tmp_path: Path) -> None:
-    """154 MB of batches in flight, some held, arrive whole and in order where /dev/shm has room for six of them: from forked workers, and
-    then from spawned ones."""
+    """154 MB of batches in flight, some held, arrive whole and in order where /dev/shm has room for six of
+    them: from forked workers, and then from spawned ones."""
     program = tmp_path / "large_batches.py"
     program.write_text(PROGRAM, encoding="utf-8")
     environment = {

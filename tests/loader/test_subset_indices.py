@@ -126,7 +126,8 @@ def got(loader_class: Any, dataset: Any, options: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("kind", SUBSETS)
 def test_indices_say_what_they_say_to_torch(datasets: dict[str, Any], kind: str) -> None:
-    """Every engine gives torch's samples, and where torch raises, at the same batch an exception of that class."""
+    """Every engine gives torch's samples, and where torch raises, at the same batch an exception of that
+    class."""
     for data, options in ENGINES:
         subset = SUBSETS[kind](datasets[data])
         loader_options = {key: value for key, value in options.items() if key != "engine"}
@@ -164,7 +165,8 @@ def test_native_threads_ask_an_object_for_its_indices(datasets: dict[str, Any]) 
 
 
 def test_an_index_that_no_batch_asks_for_does_no_harm(datasets: dict[str, Any]) -> None:
-    """An index out of range is an error of the batch that it comes in; what else the loader has is not touched."""
+    """An index out of range is an error of the batch that it comes in; what else the loader has is not
+    touched."""
     for data, options in ENGINES:
         subset = Subset(datasets[data], [2, COUNT + 5, 4])
         assert [batch[1].tolist() for batch in FastLoader(subset, sampler=[0, 2], **options)] == [[2], [4]]

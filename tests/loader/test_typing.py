@@ -1,4 +1,5 @@
-"""A user's training script passes type checkers without an annotation, and batches have the types that mypy infers."""
+"""A user's training script passes type checkers without an annotation, and batches have the types that
+mypy infers."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ extra_checks = false
 
 
 def linted() -> str:
-    """The settings of `make lint`, without the packages that it looks at: with all of them, what it has found out of torch holds here."""
+    """The settings of `make lint`, without the packages that it looks at: with all of them, what it has
+    found out of torch holds here."""
     sections = re.split(
         r"^(?=\[)", (Path(__file__).parents[2] / "pyproject.toml").read_text(), flags=re.MULTILINE
     )
@@ -49,8 +51,8 @@ def linted() -> str:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What mypy says, in one run over torch: of the script, as default.py in its default mode and as strict.py in its strict one, and of
-    inferred_batches.py."""
+    """What mypy says, in one run over torch: of the script, as default.py in its default mode and as
+    strict.py in its strict one, and of inferred_batches.py."""
     pytest.importorskip("mypy")
     folder = tmp_path_factory.mktemp("typing")
     names = {
@@ -73,7 +75,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
         "cache",
         *names,
     ]
-    # A checkout is found as an installed package is: what is checked is the script. mypy refuses a PYTHONPATH that has installed ones.
+    # A checkout is found as an installed package is: what is checked is the script. mypy refuses a PYTHONPATH
+    # that has installed ones.
     environment = (
         dict(os.environ) if ROOT.name == "site-packages" else {**os.environ, "PYTHONPATH": str(ROOT)}
     )

@@ -1,4 +1,5 @@
-"""Samples of one batch that differ in shape, without collate=: the error names the part, the samples and the way out."""
+"""Samples of one batch that differ in shape, without collate=: the error names the part, the samples and
+the way out."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ from fastload.store import Field
 COUNT = 6
 BOXES = (2, 2, 0, 2, 3, 3)
 """Boxes of each sample."""
-ADVICE = r' of one batch, and without collate= a batch has one tensor for it: pass collate="list", "padded" or "flat" to FastLoader'
+ADVICE = (
+    r' of one batch, and without collate= a batch has one tensor for it: pass collate="list", "padded" '
+    r'or "flat" to FastLoader'
+)
 ENGINES = [("python", 0), ("python", 2), ("auto", 0), ("auto", 2)]
 
 
@@ -87,7 +91,8 @@ def test_packed_data(folder: Path, fields: Any, words: str, engine: str, workers
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_images_that_python_makes(folder: Path, workers: int) -> None:
-    """Images of several sizes are told how to become one size, too; the samples are named by what the batch holds."""
+    """Images of several sizes are told how to become one size, too; the samples are named by what the
+    batch holds."""
     dataset = Subset(PackedDataset(folder, [lambda image: image], fields=["image"]), [4, 3, 5])
     error = failure(dataset, num_workers=workers)
     assert type(error) is BatchShapeError
@@ -115,7 +120,8 @@ class Stream(IterableDataset[Any]):
 
 
 def advice_in(error: BaseException) -> str:
-    """The advice that goes with an error: of a worker process, in the line below torch's first one, and no line of code with it."""
+    """The advice that goes with an error: of a worker process, in the line below torch's first one, and no
+    line of code with it."""
     first, *others = str(error).splitlines()
     if first.startswith("Caught"):
         assert not [line for line in others if line.startswith("  File")]

@@ -1,4 +1,5 @@
-"""Several views of one image: each is what the entry alone makes, on every engine, in every place where one image would be."""
+"""Several views of one image: each is what the entry alone makes, on every engine, in every place where
+one image would be."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def same(a: Any, b: Any) -> bool:
 
 
 def test_views_are_the_separate_crops(packed: Path) -> None:
-    """Without dct_scale every view is, byte for byte, what a decode for it alone gives; no two views of one entry draw the same."""
+    """Without dct_scale every view is, byte for byte, what a decode for it alone gives; no two views of
+    one entry draw the same."""
     ds = PackedDataset(packed, transform=T.Views(crops()), seed=3)
     for index in range(len(ds)):
         views, _ = ds[index]
@@ -76,7 +78,8 @@ def test_scaled_views_are_near_the_unscaled(packed: Path) -> None:
 
 
 def test_small_views_beside_large_ones_are_as_near_as_alone(packed: Path) -> None:
-    """A view that allows a smaller scale than another is no further from the unscaled view than with that scale; the other is as alone."""
+    """A view that allows a smaller scale than another is no further from the unscaled view than with that
+    scale; the other is as alone."""
     entries = [[T.Resize((120, 120), dct_scale=scaled), T.RandomHorizontalFlip()] for scaled in (True, False)]
     small = [[T.RandomResizedCrop(9, scale=(0.5, 1.0), dct_scale=scaled)] for scaled in (True, False)]
     halved, exact = (
@@ -97,7 +100,8 @@ def test_small_views_beside_large_ones_are_as_near_as_alone(packed: Path) -> Non
 
 @pytest.mark.parametrize("threads", [0, 1, 3])
 def test_batches_are_the_collated_samples(packed: Path, threads: int) -> None:
-    """A batch is [[view 1, ..., view N], labels] with default_collate's values, for any number of threads, over two epochs."""
+    """A batch is [[view 1, ..., view N], labels] with default_collate's values, for any number of threads,
+    over two epochs."""
     reference = PackedDataset(packed, transform=T.Views(crops(scaled=True)), seed=11)
     with FastLoader(packed, 8, num_workers=threads, transform=T.Views(crops(scaled=True)), seed=11) as loader:
         assert loader.stats()["engine"] == "threads"
@@ -120,7 +124,8 @@ def test_a_slot_is_held_by_any_of_its_views(packed: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_python_steps_in_entries(packed: Path, workers: int) -> None:
-    """What is not native runs per sample in Python, for its view alone; the other views are the native ones."""
+    """What is not native runs per sample in Python, for its view alone; the other views are the native
+    ones."""
     entries = crops()
     entries[1] = [*entries[1], invert]
     native, mixed = (PackedDataset(packed, transform=T.Views(each), seed=5) for each in (crops(), entries))
@@ -180,7 +185,8 @@ def test_parts_of_datasets(packed: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "replace"])
 def test_bad_samples(image_folder: Path, tmp_path: Path, policy: Any) -> None:
-    """A sample that cannot be decoded fails for all of its views together, and on_error applies to it as to one image."""
+    """A sample that cannot be decoded fails for all of its views together, and on_error applies to it as
+    to one image."""
     pack(image_folder, tmp_path / "ds", encode="keep")
     [shard] = (tmp_path / "ds").glob("shard-*.lmdb")
     ds = PackedDataset(tmp_path / "ds", transform=T.Views(crops()), seed=1)
@@ -208,7 +214,8 @@ def test_bad_samples(image_folder: Path, tmp_path: Path, policy: Any) -> None:
 
 
 def test_floats_layouts_and_dtypes(packed: Path) -> None:
-    """ToFloat and Normalize inside entries, with dtype= and memory_format=, as for one image; each entry by its own values."""
+    """ToFloat and Normalize inside entries, with dtype= and memory_format=, as for one image; each entry
+    by its own values."""
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
     entries = [
         [*entry, T.Normalize(mean, std)] if number else [*entry, T.ToFloat()]
@@ -238,7 +245,8 @@ def test_own_collate_gets_lists(packed: Path) -> None:
 
 
 def test_lists_that_mean_nothing(packed: Path) -> None:
-    """A step after Views, Python before it, bytes beside floats, and entries of varying size are refused with what to do."""
+    """A step after Views, Python before it, bytes beside floats, and entries of varying size are refused
+    with what to do."""
     crop = T.RandomResizedCrop(24)
     with pytest.raises(TransformError, match="not the last step"):
         PackedDataset(packed, transform=[T.Views([crop]), T.ToFloat()])
@@ -258,7 +266,8 @@ def test_lists_that_mean_nothing(packed: Path) -> None:
 
 
 def test_batch_transforms_act_on_each_view(packed: Path) -> None:
-    """A function of images is called for each view, with draws of its own; what mixes labels in is refused."""
+    """A function of images is called for each view, with draws of its own; what mixes labels in is
+    refused."""
 
     def noise(images: torch.Tensor) -> torch.Tensor:
         return torch.rand(len(images))

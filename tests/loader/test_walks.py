@@ -1,4 +1,5 @@
-"""How many files of fastload one iter() and two batches go through: a bound, so that rooms do not grow together again."""
+"""How many files of fastload one iter() and two batches go through: a bound, so that rooms do not grow
+together again."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import pytest
 
 TOOL = Path(__file__).parents[2] / "tools" / "walks.py"
 BOUNDS = {"packed": (14, 43), "processes": (17, 90), "device": (15, 62)}
-"""Files, and entries into a file from another, as measured when the bounds were set; tools/walks.py prints the walks."""
+"""Files, and entries into a file from another, as measured when the bounds were set; tools/walks.py prints
+the walks."""
 
 
 @pytest.fixture(scope="module")

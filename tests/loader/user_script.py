@@ -1,4 +1,5 @@
-"""A training script as users write it, for type checkers: README's lines and what else stands in their scripts."""
+"""A training script as users write it, for type checkers: README's lines and what else stands in their
+scripts."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def train(path: Path) -> None:
 
 
 def make(path: Path) -> None:
-    """Options of a pack, right and wrong: a checker that accepts a wrong one says that its `ignore` is unused."""
+    """Options of a pack, right and wrong: a checker that accepts a wrong one says that its `ignore` is
+    unused."""
     summary = pack(
         path,
         "train.fl",

@@ -1,4 +1,5 @@
-"""The DCT form of JPEGs: an independent reader makes the JPEG of it, byte for byte; regions of both are the same pixels."""
+"""The DCT form of JPEGs: an independent reader makes the JPEG of it, byte for byte; regions of both are
+the same pixels."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def numbered(body: bytes) -> Codes:
 
 
 def segments(head: bytes) -> tuple[dict[str, Any], list[tuple[int, int, int, int]], Codes]:
-    """Frame, components (h, v, DC table, AC table) and Huffman codes (symbol: code, length) of a JPEG's segments."""
+    """Frame, components (h, v, DC table, AC table) and Huffman codes (symbol: code, length) of a JPEG's
+    segments."""
     at, frame, sampling, components, codes = 2, {"interval": 0}, [], [], {}
     while at < len(head):
         marker, length = head[at + 1], int.from_bytes(head[at + 2 : at + 4], "big")
@@ -167,7 +169,8 @@ class Coded:
 def write_scan(
     rows: list[list[list[int]]], blocks: list[tuple[int, int, int]], interval: int, coded: Coded
 ) -> bytes:
-    """Coded data of blocks in the order of the scan: each row's MCUs, each MCU's blocks with (component, DC table, AC table)."""
+    """Coded data of blocks in the order of the scan: each row's MCUs, each MCU's blocks with (component,
+    DC table, AC table)."""
     before, mcu = [0, 0, 0], 0
     for i, block in enumerate(block for row in rows for block in row):
         component, dc, ac = blocks[i % len(blocks)]
@@ -194,7 +197,8 @@ def write_scan(
 
 
 class Scan:
-    """A progressive scan, from position ``start`` to ``stop``; ``high`` and ``low``: bits that are not sent before and after."""
+    """A progressive scan, from position ``start`` to ``stop``; ``high`` and ``low``: bits that are not
+    sent before and after."""
 
     def __init__(self, coded: Coded, start: int, stop: int, high: int, low: int) -> None:
         self.coded, self.positions, self.high, self.low = coded, range(start, stop + 1), high, low
@@ -431,7 +435,8 @@ GOLDEN = Path(__file__).parent / "data" / "dct"
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.jpg")), ids=lambda path: path.stem)
 def test_stored_forms_stay_readable(path: Path) -> None:
-    """The forms under data/dct are the JPEGs beside them, by the format page and by restore(), and have their pixels."""
+    """The forms under data/dct are the JPEGs beside them, by the format page and by restore(), and have
+    their pixels."""
     data, form = path.read_bytes(), path.with_suffix(".dct").read_bytes()
     assert jpeg_of(form) == data
     assert core.DctCoder().restore(form) == data

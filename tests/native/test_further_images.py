@@ -1,4 +1,5 @@
-"""core: further images of a record, 8-bit RGB or planes, are parts of its row: one key and program, each image of its own size."""
+"""core: further images of a record, 8-bit RGB or planes, are parts of its row: one key and program, each
+image of its own size."""
 
 from __future__ import annotations
 
@@ -179,7 +180,8 @@ def test_padding(reader: DatasetReader) -> None:
 
 
 def test_what_does_not_fit(reader: DatasetReader) -> None:
-    """Planes into RGB and RGB into planes, other depths, too many parts, numbers for other shards: each is told."""
+    """Planes into RGB and RGB into planes, other depths, too many parts, numbers for other shards: each is
+    told."""
     program, schema = core.Program([]), reader.schema
     for name, form in (
         ("depth", None),

@@ -1,6 +1,8 @@
-"""Boxes, keypoints, outlines and masks through a drawn geometry against torchvision's functionals (transforms v2) at the same parameters.
+"""Boxes, keypoints, outlines and masks through a drawn geometry against torchvision's functionals (transforms
+v2) at the same parameters.
 
-ORACLE_SAMPLES=100000 makes the oracle test run on as many random samples; by default it takes fewer, of 50 boxes each.
+ORACLE_SAMPLES=100000 makes the oracle test run on as many random samples; by default it takes fewer, of 50
+boxes each.
 """
 
 from __future__ import annotations
@@ -105,8 +107,8 @@ def corners(boxes: Array, form: str) -> Array:
 def test_objects_move_as_torchvisions() -> None:
     """Upright boxes within 1e-4 (integers equal), keypoints within 1e-4, masks equal, in every sample.
 
-    Rotated boxes by their corners, as close to torchvision's float32 as that is to its float64; its clamp jumps where an edge is nearly
-    upright, so that 1 in 1,000 may be elsewhere.
+    Rotated boxes by their corners, as close to torchvision's float32 as that is to its float64; its clamp
+    jumps where an edge is nearly upright, so that 1 in 1,000 may be elsewhere.
     """
     seed = 16
     rng = np.random.default_rng(seed)
@@ -149,7 +151,8 @@ def test_objects_move_as_torchvisions() -> None:
     st.sampled_from(CASES),
 )
 def test_any_number_of_objects(width: int, height: int, seed: int, count: int, case: tuple[str, Any]) -> None:
-    """Zero, one and 1,000 objects; the boxes handed in are not changed; nothing is dropped where nothing filters."""
+    """Zero, one and 1,000 objects; the boxes handed in are not changed; nothing is dropped where nothing
+    filters."""
     rng = np.random.default_rng(seed)
     form, dtype = case
     boxes = random_boxes(rng, count, form, width, height, dtype)
@@ -212,8 +215,8 @@ whole = st.integers(-40, 40) | st.integers(-(2**26), 2**26)
 def test_any_box_is_converted_to_torchvisions_numbers(
     old: str, new: str, boxes: list[tuple[int, ...]], halves: float
 ) -> None:
-    """Also where a corner is negative, a side odd or negative, a number beyond those that float32 holds: int64 and float32 are equal to
-    what the installed torchvision makes of them, there and back."""
+    """Also where a corner is negative, a side odd or negative, a number beyond those that float32 holds:
+    int64 and float32 are equal to what the installed torchvision makes of them, there and back."""
     integers = np.array(boxes, np.int64).reshape(-1, 4)
     there, back = ({"kind": "format", "box_format": form} for form in (new, old))
     for values in (integers, (integers * halves).astype(np.float32)):
@@ -300,8 +303,9 @@ sides = st.integers(1, 40)
 
 @given(size=st.tuples(sides, sides), to=st.tuples(sides, sides))
 def test_a_centre_crop_leaves_objects_on_their_pixels(size: tuple[int, int], to: tuple[int, int]) -> None:
-    """Image, mask, boxes and keypoints have one anchor: torchvision's of images, which rounds halves of a margin to even, and gives the
-    smaller half of odd padding to the left and the top. Where a crop is not larger than its image that is torchvision's of boxes, too."""
+    """Image, mask, boxes and keypoints have one anchor: torchvision's of images, which rounds halves of a
+    margin to even, and gives the smaller half of odd padding to the left and the top. Where a crop is not
+    larger than its image that is torchvision's of boxes, too."""
     (height, width), (crop_height, crop_width) = size, to
     numbered = torch.arange(1, height * width + 1).reshape(1, height, width)
     boxes = np.array([[0, 0, width, height], [width // 2, 0, width, height // 2 + 1]], np.float32)
@@ -327,8 +331,8 @@ def test_a_centre_crop_leaves_objects_on_their_pixels(size: tuple[int, int], to:
 
 
 def test_torchvision_moves_boxes_off_an_image_that_it_pads() -> None:
-    """The difference that CenterCrop's docstring names: torchvision pads a row of 1 pixel to 4 with 1 on its left, and puts a box of that
-    pixel at 2; here it is at 1, where the pixel is."""
+    """The difference that CenterCrop's docstring names: torchvision pads a row of 1 pixel to 4 with 1 on its
+    left, and puts a box of that pixel at 2; here it is at 1, where the pixel is."""
     pixel, box = torch.ones(1, 1, 1), np.array([[0, 0, 1, 1]], np.float32)
     assert F.center_crop(pixel, [1, 4]).tolist() == [[[0, 1, 0, 0]]]
     assert F.center_crop(as_boxes(box, "xyxy", 1, 1), [1, 4]).tolist() == [[2, 0, 3, 1]]

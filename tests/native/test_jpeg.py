@@ -1,4 +1,5 @@
-"""JPEG: region decode against full decodes by other bindings, transcodes against pixels, headers against Pillow."""
+"""JPEG: region decode against full decodes by other bindings, transcodes against pixels, headers against
+Pillow."""
 
 from __future__ import annotations
 
@@ -183,8 +184,8 @@ TURNS = {
 def test_turning_is_exifs(orientation: int) -> None:
     """jpeg_transform turns as Pillow's exif_transpose does.
 
-    The inverse DCT rounds between its columns and its rows, so a transposed pixel may differ by 3; noise turned
-    another way differs by more than a hundred.
+    The inverse DCT rounds between its columns and its rows, so a transposed pixel may differ by 3; noise
+    turned another way differs by more than a hundred.
     """
     made = make(96, 64, "444", quality=95)
     turned = core.jpeg_decode(core.jpeg_transform(made.data, orientation)).astype(int)

@@ -17,7 +17,8 @@ SOURCE = Path(fastload.__file__).parent
 
 @pytest.mark.parametrize("checkout", [True, False])
 def test_a_package_that_was_not_built(tmp_path: Path, checkout: bool) -> None:
-    """Python started in a clone's root finds the clone's package before the installed one, and says so; so does a damaged installation."""
+    """Python started in a clone's root finds the clone's package before the installed one, and says so; so
+    does a damaged installation."""
     shutil.copytree(SOURCE, tmp_path / "fastload", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     if checkout:
         (tmp_path / "csrc").mkdir()

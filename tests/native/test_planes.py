@@ -1,4 +1,5 @@
-"""core's planes and rows of any number: what is encoded decodes to the same, and every nearest sampling is what NumPy picks."""
+"""core's planes and rows of any number: what is encoded decodes to the same, and every nearest sampling is
+what NumPy picks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""PNGs by the engine's decoder (csrc/png): the pixels are those of Pillow's convert("RGB"), and what it decodes Pillow decodes too."""
+"""PNGs by the engine's decoder (csrc/png): the pixels are those of Pillow's convert("RGB"), and what it
+decodes Pillow decodes too."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def parts(data: bytes) -> list[bytes]:
 
 
 def rebuilt(**changed: Any) -> bytes:
-    """A photograph's file with something of it changed: `after_header`, `before_end`: chunks put there; `data`: its zlib stream."""
+    """A photograph's file with something of it changed: `after_header`, `before_end`: chunks put there;
+    `data`: its zlib stream."""
     header, *data, end = parts(photograph())
     stream = b"".join(each[8:-4] for each in data)
     return (
@@ -118,7 +120,8 @@ def test_left_to_pillow(how: str) -> None:
 
 
 def test_taken_as_pillow_takes_them() -> None:
-    """A wrong checksum of the data's chunk, data without an end, and a profile that does not hold change nothing that Pillow gives."""
+    """A wrong checksum of the data's chunk, data without an end, and a profile that does not hold change
+    nothing that Pillow gives."""
     whole = photograph()
     at = (
         whole.index(b"IDAT")
@@ -131,7 +134,8 @@ def test_taken_as_pillow_takes_them() -> None:
 
 
 def test_limits() -> None:
-    """More pixels than the limit, a header that promises more than its data can hold, and a box beyond the image are errors."""
+    """More pixels than the limit, a header that promises more than its data can hold, and a box beyond the
+    image are errors."""
     with pytest.raises(SampleError, match="more than the limit"):
         core.stored_decode(core.IMAGE_KINDS["png"], photograph(), None, 1000)
     huge = (

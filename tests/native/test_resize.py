@@ -1,4 +1,5 @@
-"""Resampling: within one of Pillow (antialiased) and of torch (not), and the same value however it is stored."""
+"""Resampling: within one of Pillow (antialiased) and of torch (not), and the same value however it is
+stored."""
 
 from __future__ import annotations
 
@@ -150,7 +151,8 @@ SIZES = [(224, 224), (96, 96), (300, 128)]
 
 @pytest.mark.parametrize("size", SIZES)
 def test_bicubic_is_within_one_of_one_order_of_pillow(shared: Path, size: tuple[int, int]) -> None:
-    """The installed Pillow goes across or down first, and clips in between: fastload is within 1 of across first, and 20 of the other."""
+    """The installed Pillow goes across or down first, and clips in between: fastload is within 1 of across
+    first, and 20 of the other."""
     for image in photographs(shared):
         height, width = image.shape[:2]
         picture = Image.fromarray(image)
@@ -175,7 +177,8 @@ def test_bicubic_is_within_one_of_one_order_of_pillow(shared: Path, size: tuple[
 def test_uint8_tensors_of_torch(
     shared: Path, size: tuple[int, int], name: str, antialias: bool, most: int
 ) -> None:
-    """torch resizes uint8 tensors with two roundings: within 1, except for bicubic without antialiasing, which clips in between."""
+    """torch resizes uint8 tensors with two roundings: within 1, except for bicubic without antialiasing,
+    which clips in between."""
     for image in photographs(shared):
         tensor = torch.from_numpy(image).permute(2, 0, 1)[None]
         wanted = torch.nn.functional.interpolate(
@@ -214,7 +217,8 @@ def test_the_value_does_not_depend_on_how_it_is_stored(
     antialias: bool,
     data: st.DataObject,
 ) -> None:
-    """Window, flips, layout, dtype and the path of the CPU give the scalar path's whole uint8 image, seen otherwise."""
+    """Window, flips, layout, dtype and the path of the CPU give the scalar path's whole uint8 image, seen
+    otherwise."""
     image, box, size = image_of(seed, width, height), box_of(seed, width, height), (out_width, out_height)
     best = core.resize(image, box, size, name, antialias)
     core.use_cpu("plain")

@@ -1,4 +1,5 @@
-"""Pillow's own resize and reduce: the installed Pillow's bytes, however they are stored and whichever CPU made them."""
+"""Pillow's own resize and reduce: the installed Pillow's bytes, however they are stored and whichever CPU
+made them."""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ SHAPES = [
 @pytest.mark.parametrize("name", sorted(NUMBERS))
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_filter_at_scales_of_all_sorts(order: str, name: str, channels: int) -> None:
-    """Reductions by 30 and by everything, magnifications by 60, sizes that training has, and passes that are left out."""
+    """Reductions by 30 and by everything, magnifications by 60, sizes that training has, and passes that
+    are left out."""
     for (width, height), size in SHAPES:
         image = image_of(width, width, height, channels)
         for box in (None, (0.5, 0.25, width - 0.125, height - 0.1)):
@@ -159,7 +161,8 @@ def test_the_value_does_not_depend_on_how_it_is_stored(
     order: str,
     data: st.DataObject,
 ) -> None:
-    """Window, flips, layout, dtype, array written to and path of the CPU give the scalar path's whole image, seen otherwise."""
+    """Window, flips, layout, dtype, array written to and path of the CPU give the scalar path's whole
+    image, seen otherwise."""
     image, box, size = (
         image_of(seed, width, height, channels),
         box_of(seed, width, height),
@@ -486,7 +489,8 @@ def test_calls_out_of_order_are_refused(decoder: core.RegionDecoder) -> None:
 
 
 def test_damage_is_told(decoder: core.RegionDecoder) -> None:
-    """A file whose coded data are damaged falls back to libjpeg-turbo, whose warnings are counted; one that is cut off is refused."""
+    """A file whose coded data are damaged falls back to libjpeg-turbo, whose warnings are counted; one
+    that is cut off is refused."""
     data = jpeg_of(image_of(1, 160, 120), quality=90)
     middle = len(data) // 2
     decoder.open(data[:middle] + b"\xff\xc4\x00" + data[middle + 3 :])

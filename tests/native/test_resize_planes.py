@@ -1,4 +1,5 @@
-"""Resampling of planes: within one of torchvision's functionals on float tensors, exact for crops and flips."""
+"""Resampling of planes: within one of torchvision's functionals on float tensors, exact for crops and
+flips."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def chw(pixels: npt.NDArray[Any], dtype: Any = np.float32) -> torch.Tensor:
 
 
 def resized(image: torch.Tensor, size: tuple[int, int], **how: Any) -> torch.Tensor:
-    """torchvision's functional; to one column axis by axis, since torch 2.13 shows the first row everywhere in images of width 1."""
+    """torchvision's functional; to one column axis by axis, since torch 2.13 shows the first row
+    everywhere in images of width 1."""
     if size[1] > 1:
         return F.resize_image(image, list(size), **how).float()
     across = F.resize_image(image, [image.shape[1], 1], **how)
@@ -55,7 +57,8 @@ def test_within_one_of_torchvision(
     name: str,
     antialias: bool,
 ) -> None:
-    """The functional on the float tensor, rounded and clamped once; and, where bytes clip between the passes as Pillow's do, on bytes."""
+    """The functional on the float tensor, rounded and clamped once; and, where bytes clip between the
+    passes as Pillow's do, on bytes."""
     pixels = pixels_of(seed, height, width, channels, dtype)
     got = core.resize_planes(pixels, None, (out_width, out_height), name, antialias, layout="CHW")
     assert got.dtype == dtype
@@ -98,7 +101,8 @@ def test_crops_and_flips_are_exact(
 def test_floats_are_torchvisions(
     seed: int, height: int, width: int, channels: int, dtype: Any, out: str, hflip: bool
 ) -> None:
-    """A table makes floats of the same values: by default value / 255 or / 65535 in float32, rounded to the dtype."""
+    """A table makes floats of the same values: by default value / 255 or / 65535 in float32, rounded to
+    the dtype."""
     pixels = pixels_of(seed, height, width, channels, dtype)
     values = core.resize_planes(pixels, None, (30, 20), hflip=hflip, layout="CHW")
     got = core.resize_planes(pixels, None, (30, 20), hflip=hflip, layout="CHW", dtype=out)

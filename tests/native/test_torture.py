@@ -1,4 +1,5 @@
-"""Real odd and broken JPEGs, real photographs cut and flipped: Pillow's pixels, or an error that says why; no crash."""
+"""Real odd and broken JPEGs, real photographs cut and flipped: Pillow's pixels, or an error that says why;
+no crash."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ def test_every_file_decodes_as_in_pillow_or_says_why(torture: dict[str, dict[str
 
 
 def test_the_manifests_columns_are_what_scan_finds(torture: dict[str, dict[str, str]]) -> None:
-    """Size, kind, precision, components, sampling and EXIF orientation of every file that gets as far as a scan."""
+    """Size, kind, precision, components, sampling and EXIF orientation of every file that gets as far as a
+    scan."""
     kinds = {
         "baseline": ("baseline", False),
         "extended": ("extended", False),
@@ -130,7 +132,8 @@ def test_a_file_that_strict_turbojpeg_refuses_has_a_warning(torture: dict[str, d
 
 
 def test_transcodes_keep_the_pixels(torture: dict[str, dict[str, str]]) -> None:
-    """Stripped, and as baseline, every file that decodes has the pixels it had; what follows its end is gone."""
+    """Stripped, and as baseline, every file that decodes has the pixels it had; what follows its end is
+    gone."""
     for name, row in torture.items():
         if name in REFUSED:
             continue
@@ -168,7 +171,8 @@ def test_cut_and_flipped_files_never_crash(torture: dict[str, dict[str, str]], s
 
 
 def test_a_cut_photograph_is_truncated_and_its_upper_half_is_not(shared: Path) -> None:
-    """Cut in its last tenth, a photograph fails as a whole; its first rows decode as they do from the whole file."""
+    """Cut in its last tenth, a photograph fails as a whole; its first rows decode as they do from the
+    whole file."""
     checked = 0
     for path in sorted((shared / "corpus" / "in500").rglob("*.jpg"))[:20]:
         data = path.read_bytes()

@@ -1,4 +1,5 @@
-"""WebPs by the engine's decoder (csrc/webp): the pixels are those of Pillow's convert("RGB"), and what it decodes Pillow decodes too."""
+"""WebPs by the engine's decoder (csrc/webp): the pixels are those of Pillow's convert("RGB"), and what it
+decodes Pillow decodes too."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def test_every_form(form: str) -> None:
 
 
 def test_damaged_files_are_errors_or_pillows_pixels() -> None:
-    """Whatever is damaged: pixels are Pillow's, and a file that Pillow refuses is never decoded, not even a box above the damage."""
+    """Whatever is damaged: pixels are Pillow's, and a file that Pillow refuses is never decoded, not even
+    a box above the damage."""
     draw = random.Random(7)
     sound = [webp(draw, form) for form in FORMS for _ in range(4)]
     decoded = refused = 0
@@ -92,7 +94,8 @@ def test_left_to_pillow(how: str) -> None:
 
 
 def test_extended_files() -> None:
-    """A canvas that the image fills, with chunks where the container has them, and whatever lies after the file."""
+    """A canvas that the image fills, with chunks where the container has them, and whatever lies after the
+    file."""
     want = by_pillow(photograph())
     for parts in (
         [HEAD, IMAGE],
@@ -102,7 +105,8 @@ def test_extended_files() -> None:
 
 
 def test_limits() -> None:
-    """An image of more pixels than allowed is refused before memory is asked for, and a box outside of it is an error."""
+    """An image of more pixels than allowed is refused before memory is asked for, and a box outside of it
+    is an error."""
     with pytest.raises(SampleError, match="120 x 90 pixels are more than the limit of 100"):
         core.stored_decode(core.IMAGE_KINDS["webp"], photograph(), None, 100)
     with pytest.raises(ArgumentError, match="is not inside"):

@@ -66,9 +66,8 @@ def file_of(
 def _codes(rng: random.Random, symbols: list[int]) -> dict[int, str]:
     while True:
         lengths = sorted(rng.randrange(1, 17) for _ in symbols)
-        if (
-            sum(2.0**-length for length in lengths) <= 1 - 2.0 ** -lengths[-1]
-        ):  # the code of all ones is not used
+        # The code of all ones is not used.
+        if sum(2.0**-length for length in lengths) <= 1 - 2.0 ** -lengths[-1]:
             return dict(zip(symbols, prefix_codes(lengths), strict=True))
 
 

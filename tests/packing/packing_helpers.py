@@ -52,9 +52,10 @@ def all_kinds(root: Path) -> Path:
     files["b/progressive.jpg"] = encoded(picture(51, 220, 230), quality=90, progressive=True)
     files["b/cmyk.jpg"] = encoded(picture(52, 200, 200).convert("CMYK"), quality=90)
     files["b/png.jpg"] = encoded(picture(53, 150, 160), "PNG")
+    # 4:4:0.
     files["b/tall.jpg"] = core.jpeg_transform(
         encoded(picture(54, 192, 208), quality=90, subsampling="4:2:2"), 6
-    )  # 4:4:0
+    )
     return tree(root, files)
 
 

@@ -1,4 +1,5 @@
-"""Comparison of two packed datasets by what is stored: entries of records, columns, fields and class names."""
+"""Comparison of two packed datasets by what is stored: entries of records, columns, fields and class
+names."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from fastload.store import DatasetReader
 
 
 def assert_equal_datasets(first: Path, second: Path, *, infinite: bool = True) -> None:
-    """Every field of every sample is equal, byte for byte; with infinite=False, floats that are not finite are NaN in the second."""
+    """Every field of every sample is equal, byte for byte; with infinite=False, floats that are not finite
+    are NaN in the second."""
     with DatasetReader(first) as one, DatasetReader(second) as other:
         assert other.schema.fields == one.schema.fields
         assert other.manifest.classes == one.manifest.classes

@@ -1,4 +1,5 @@
-"""Packing Arrow files (fastload/sources/arrow.py): rows and places as they were written, and what is refused."""
+"""Packing Arrow files (fastload/sources/arrow.py): rows and places as they were written, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -165,7 +166,8 @@ def test_folders_that_hold_more_than_one_dataset(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_files_are_pack_errors(tmp_path: Path, seed: int) -> None:
-    """Whatever is changed or cut: rows, or PackError; never another exception, never the end of the process."""
+    """Whatever is changed or cut: rows, or PackError; never another exception, never the end of the
+    process."""
     draw = random.Random(seed)
     plain = write(
         tmp_path / "d.arrow", table(range(6), text=pa.array([str(n) for n in range(6)])), batch=3
@@ -201,7 +203,8 @@ def test_a_file_that_is_cut_meanwhile(tmp_path: Path) -> None:
 
 
 def test_what_hugging_face_wrote(tmp_path: Path) -> None:
-    """save_to_disk() in several files, rows selected; and its Parquet: the library's pixels, labels and texts."""
+    """save_to_disk() in several files, rows selected; and its Parquet: the library's pixels, labels and
+    texts."""
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
     columns = {

@@ -1,4 +1,5 @@
-"""fastload.attach: a dataset of images that stay where they are is a packed one in everything, and tells what became of its files."""
+"""fastload.attach: a dataset of images that stay where they are is a packed one in everything, and tells
+what became of its files."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_it_is_a_packed_dataset(source: Path, tmp_path: Path, workers: int) -> None:
-    """Samples, batches of both engines, columns, classes and names of fields are those of the same source packed byte for byte."""
+    """Samples, batches of both engines, columns, classes and names of fields are those of the same source
+    packed byte for byte."""
     pack(source, tmp_path / "packed", encode="keep")
     summary = attach(source, tmp_path / "index")
     assert (summary.samples, summary.attached, summary.kept) == (COUNT, COUNT, 0)
@@ -64,7 +66,8 @@ def test_no_image_is_written(source: Path, tmp_path: Path) -> None:
 
 
 def test_verify_unpack_export_index(source: Path, tmp_path: Path) -> None:
-    """Tools read the images where they lie; an index that was left out can be added, and is that of attach itself."""
+    """Tools read the images where they lie; an index that was left out can be added, and is that of attach
+    itself."""
     attach(source, tmp_path / "index", index=False)
     assert index(tmp_path / "index").added == sum(number % 4 != 3 for number in range(COUNT))
     attach(source, tmp_path / "whole")
@@ -148,7 +151,8 @@ def test_a_bad_sample_and_going_on(tmp_path: Path) -> None:
 
 
 def test_a_resume_names_the_base_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards that were complete before are found by the base of the call that goes on, like those after them."""
+    """Shards that were complete before are found by the base of the call that goes on, like those after
+    them."""
     files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
     monkeypatch.setattr(
         "fastload.store.shard.ShardFile.column_full", property(lambda shard: shard.count >= 5)
@@ -176,7 +180,8 @@ def test_it_is_never_written_into_the_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["tfrecord", "mds", "litdata", "litdata-pairs", "lmdb"])
 def test_files_of_other_libraries(kind: str, tmp_path: Path) -> None:
-    """What other libraries wrote is attached: samples equal those of the same files packed, and no image is written."""
+    """What other libraries wrote is attached: samples equal those of the same files packed, and no image
+    is written."""
     source, options = DATA / kind, OPTIONS.get(kind, {})
     pack(source, tmp_path / "packed", encode="keep", **options)
     summary = attach(source, tmp_path / "index", **options)
@@ -205,7 +210,8 @@ def test_append(tmp_path: Path) -> None:
 
 
 def test_options() -> None:
-    """Keywords and flags of attach are those of a pack that leave images as they are, and base, with the same defaults."""
+    """Keywords and flags of attach are those of a pack that leave images as they are, and base, with the
+    same defaults."""
     wanted = {
         "workers",
         "shuffle",

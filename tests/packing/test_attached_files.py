@@ -1,4 +1,5 @@
-"""Attached images whose files are changed, moved or out of reach: errors that name them, and nothing else lost."""
+"""Attached images whose files are changed, moved or out of reach: errors that name them, and nothing else
+lost."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_was_changed(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    """Its sample is an error that names it, everywhere; all others are as they were; put back, it is read again."""
+    """Its sample is an error that names it, everywhere; all others are as they were; put back, it is read
+    again."""
     files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
     attach(tmp_path / "src", tmp_path / "index")
     dataset = PackedDataset(
@@ -101,7 +103,8 @@ def test_a_file_that_was_changed(tmp_path: Path, change: Callable[[Path], None])
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_was_changed_between_two_epochs(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    """Its sample is an error in the next epoch too, of which native threads made batches before the change; a touched file's is none."""
+    """Its sample is an error in the next epoch too, of which native threads made batches before the
+    change; a touched file's is none."""
     files = sorted(folder(tmp_path / "src").rglob("*.jpg"))
     attach(tmp_path / "src", tmp_path / "index")
     dataset = PackedDataset(
@@ -128,7 +131,8 @@ def test_a_file_that_was_touched(tmp_path: Path) -> None:
 
 
 def test_a_tar_that_is_still_written(tmp_path: Path) -> None:
-    """Attached before its last member is whole, it is refused; members that were whole hold while it grows."""
+    """Attached before its last member is whole, it is refused; members that were whole hold while it
+    grows."""
     whole = (tars(tmp_path) / "0.tar").read_bytes()
     growing = tmp_path / "growing.tar"
     growing.write_bytes(whole[: whole.index(b"sample01.jpg") + 1000])
@@ -144,7 +148,8 @@ def test_a_tar_that_is_still_written(tmp_path: Path) -> None:
 
 
 def test_the_base(tmp_path: Path) -> None:
-    """A base relative to the index lets both be moved together; rebase and base= find files that were moved alone."""
+    """A base relative to the index lets both be moved together; rebase and base= find files that were
+    moved alone."""
     folder(tmp_path / "all" / "src")
     attach(tmp_path / "all" / "src", tmp_path / "all" / "index", base="../src")
     attach(tmp_path / "all" / "src", tmp_path / "index")
@@ -183,7 +188,8 @@ def test_a_base_through_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("base", ["", "a\0b", "a" * 5000], ids=["empty", "zero byte", "long"])
 def test_a_base_that_is_no_path(tmp_path: Path, base: str) -> None:
-    """It is refused by attach, rebase and PackedDataset, before anything is written: the index stays as it was."""
+    """It is refused by attach, rebase and PackedDataset, before anything is written: the index stays as it
+    was."""
     folder(tmp_path / "src")
     attach(tmp_path / "src", tmp_path / "index")
     with pytest.raises(ArgumentError, match="the folder of the attached files"):
@@ -197,7 +203,8 @@ def test_a_base_that_is_no_path(tmp_path: Path, base: str) -> None:
 
 
 def test_a_base_that_is_another(tmp_path: Path) -> None:
-    """A relative base is looked at before the index is there; a file is no base; a folder that is not there yet may be named."""
+    """A relative base is looked at before the index is there; a file is no base; a folder that is not
+    there yet may be named."""
     folder(tmp_path / "src")
     (tmp_path / "wrong").mkdir()
     with pytest.raises(ArgumentError, match="which is not the folder of the source"):
@@ -215,9 +222,9 @@ def test_a_base_that_is_another(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert (
-        done.stdout
-        == f"{tmp_path / 'index'}: {COUNT} samples are looked for in {tmp_path / 'later'}, which is not there now\n"
+    assert done.stdout == (
+        f"{tmp_path / 'index'}: {COUNT} samples are looked for in {tmp_path / 'later'}, which is not "
+        "there now\n"
     )
     with pytest.raises(SampleError, match=r"later/class0/00\.jpg: .*No such file.*fastload rebase"):
         PackedDataset(tmp_path / "index")[0]
@@ -228,7 +235,8 @@ def test_a_base_that_is_another(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["attached", "in place"])
 def test_no_descriptor_left(tmp_path: Path, how: str) -> None:
-    """Where the process may open no more files, no sample is bad: ResourceError says what to do, whatever on_error is."""
+    """Where the process may open no more files, no sample is bad: ResourceError says what to do, whatever
+    on_error is."""
     path = folder(tmp_path / "src")
     if how == "attached":
         attach(path, path := tmp_path / "index")
@@ -256,7 +264,8 @@ def starved(name, use):
     try:
         told = repr(use())
     except ResourceError as error:
-        told = "told" if "jpg" in str(error) and "raise the limit on open files (ulimit -n)" in str(error) else str(error)
+        said = "jpg" in str(error) and "raise the limit on open files (ulimit -n)" in str(error)
+        told = "told" if said else str(error)
     for descriptor in held:
         os.close(descriptor)
     print(f"{name}: {told}")

@@ -1,4 +1,5 @@
-"""fastload.attach of samples that have masks, boxes and further images: the first image stays where it is, the rest is as packed."""
+"""fastload.attach of samples that have masks, boxes and further images: the first image stays where it is,
+the rest is as packed."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def table(root: Path) -> Path:
         )
         boxes = [[1, 2, 20 + each, 30] for each in range(number % 3)]
         lines.append(
-            f'{number}.jpg,right/{number},mask/{number}.png,"{boxes}","{list(range(number % 3))}",{number / 2}'
+            f'{number}.jpg,right/{number},mask/{number}.png,"{boxes}",'
+            f'"{list(range(number % 3))}",{number / 2}'
         )
     (root / "list.csv").write_text("\n".join(lines) + "\n")
     return root / "list.csv"
@@ -124,7 +126,8 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path, Pa
 
 
 def test_they_are_packed_samples(made: tuple[Path, Path, Path]) -> None:
-    """Samples, shuffled batches of native threads, and schema are those of the same source packed, transform included."""
+    """Samples, shuffled batches of native threads, and schema are those of the same source packed,
+    transform included."""
     _, packed, attached = made
     assert Manifest.load(attached).schema == Manifest.load(packed).schema
     for transform in (None, CROP):
@@ -171,7 +174,8 @@ def test_tools(made: tuple[Path, Path, Path]) -> None:
 
 
 def test_files_that_change_or_move(tmp_path: Path) -> None:
-    """Only the first image's file is needed later: the others may go, a changed one is that sample's error, and rebase() moves all."""
+    """Only the first image's file is needed later: the others may go, a changed one is that sample's
+    error, and rebase() moves all."""
     source = table(tmp_path / "src")
     attach(source, tmp_path / "index")
     wanted = [PackedDataset(tmp_path / "index", CROP, seed=1)[number] for number in range(COUNT)]
@@ -210,7 +214,8 @@ def test_first_image_that_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["unpack", "tar", "parquet"])
 def test_they_go_back_to_files(made: tuple[Path, Path, Path], tmp_path: Path, form: str) -> None:
-    """What unpack and export write of them is what they write of the packed samples: of both, pack makes equal fields."""
+    """What unpack and export write of them is what they write of the packed samples: of both, pack makes
+    equal fields."""
     _, *datasets = made
     again = []
     for number, dataset in enumerate(datasets):

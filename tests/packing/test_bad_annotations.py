@@ -1,4 +1,5 @@
-"""Wrong annotations and masks end a pack with the file and the id; under on_error="skip" their samples are left out and counted."""
+"""Wrong annotations and masks end a pack with the file and the id; under on_error="skip" their samples are
+left out and counted."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ Json = dict[str, Any]
 
 
 def coco(root: Path, change: Callable[[Json], None]) -> Path:
-    """Four images (ids 10 to 13), two annotations each (100, 101, ...), after a change to the file's content."""
+    """Four images (ids 10 to 13), two annotations each (100, 101, ...), after a change to the file's
+    content."""
     images = [{"id": 10 + n, "file_name": f"{n}.jpg", "height": SIZE[0], "width": SIZE[1]} for n in range(4)]
     annotations = [{**GOOD, "id": 100 + n, "image_id": 10 + n // 2} for n in range(8)]
     content: Json = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "coin"}]}

@@ -1,4 +1,5 @@
-"""Layout, fields and classes with their counts: in the summary of a pack, in the manifest, in `info` and in a dataset's repr."""
+"""Layout, fields and classes with their counts: in the summary of a pack, in the manifest, in `info` and
+in a dataset's repr."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def counted(path: Path) -> dict[str, dict[int, int]]:
 
 
 def test_a_summary_says_what_was_found(tmp_path: Path) -> None:
-    """The layout, each field with its kind, and the samples of each class; so do manifest and repr, which name five."""
+    """The layout, each field with its kind, and the samples of each class; so do manifest and repr, which
+    name five."""
     summary = fastload.pack(folder(tmp_path / "src", a=1, b=2, c=1, d=3, e=1, f=1, g=2), tmp_path / "x.fl")
     assert summary.layout == "class folders"
     assert summary.fields == (Field("image", "image"), Field("label", "int"))
@@ -50,9 +52,8 @@ def test_a_summary_says_what_was_found(tmp_path: Path) -> None:
         "  fields: image (image), label (int)",
         "  classes in label: 7: a (1), b (2), c (1), d (3), e (1), and 2 more",
     ]
-    assert (
-        repr(PackedDataset(tmp_path / "x.fl", fields=("image",))).count("\n") == 3
-    )  # the classes have names all the same
+    # The classes have names all the same.
+    assert repr(PackedDataset(tmp_path / "x.fl", fields=("image",))).count("\n") == 3
     assert repr(fastload.FastLoader(PackedDataset(tmp_path / "x.fl"), batch_size=2)).count("\n") == 1
 
 
@@ -109,7 +110,8 @@ def test_what_is_counted(tmp_path: Path) -> None:
 
 
 def test_counts_follow_changes(tmp_path: Path) -> None:
-    """What append and concat add is counted; after a drop labels are counted by their column; convert keeps counts."""
+    """What append and concat add is counted; after a drop labels are counted by their column; convert
+    keeps counts."""
     fastload.pack(folder(tmp_path / "src", a=2, b=1), tmp_path / "x.fl")
     fastload.append(tmp_path / "x.fl", folder(tmp_path / "more", b=1, c=3))
     assert counted(tmp_path / "x.fl") == {"label": {0: 2, 1: 2, 2: 3}}
@@ -142,7 +144,8 @@ def test_counts_follow_changes(tmp_path: Path) -> None:
     ids=str,
 )  # fmt: skip
 def test_counts_that_do_not_hold(tmp_path: Path, stored: Any) -> None:
-    """Counts of other samples, as an older release leaves them after a change, and anything else in their place are not shown."""
+    """Counts of other samples, as an older release leaves them after a change, and anything else in their
+    place are not shown."""
     fastload.pack(folder(tmp_path / "src", a=2, b=1), tmp_path / "x.fl")
     manifest = Manifest.load(tmp_path / "x.fl")
     Manifest(

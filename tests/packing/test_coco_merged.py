@@ -1,4 +1,5 @@
-"""Several annotation files of COCO's form in one pack: each is what pycocotools reads of it, and what contradicts itself is named."""
+"""Several annotation files of COCO's form in one pack: each is what pycocotools reads of it, and what
+contradicts itself is named."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ FILES: dict[str, Json] = {
 
 
 def written(root: Path, names: list[str], change: dict[str, Json] | None = None) -> list[Path]:
-    """Writes the named files and their images, in the folders of their parts. Returns the paths of the files."""
+    """Writes the named files and their images, in the folders of their parts. Returns the paths of the
+    files."""
     for name in names:
         content = FILES[name] | (change or {}).get(name, {})
         files = {
@@ -101,7 +103,8 @@ def by_id(source: Any) -> dict[int, Json]:
 
 
 def test_kinds_of_one_image(tmp_path: Path) -> None:
-    """Instances, keypoints and captions of the same images are one sample each: objects by their ids, captions beside them."""
+    """Instances, keypoints and captions of the same images are one sample each: objects by their ids,
+    captions beside them."""
     names = ["instances_train", "person_keypoints_train", "captions_train"]
     source = opened(tmp_path, written(tmp_path, names))
     instances, keypoints, captions = (COCO(str(tmp_path / f"annotations/{name}.json")) for name in names)
@@ -125,7 +128,8 @@ def test_kinds_of_one_image(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_dataset(tmp_path: Path) -> None:
-    """Files of other images add theirs, each from its own folder; ids of annotations are of their image, and may begin anew."""
+    """Files of other images add theirs, each from its own folder; ids of annotations are of their image,
+    and may begin anew."""
     names = ["instances_train", "instances_val"]
     fastload.pack(
         tmp_path, tmp_path / "out", annotations=[str(each) for each in written(tmp_path, names)], workers=1
@@ -139,7 +143,8 @@ def test_parts_of_a_dataset(tmp_path: Path) -> None:
 
 
 def test_panoptic_and_instances(tmp_path: Path) -> None:
-    """Segments of a panoptic file go beside the objects of another, with names of their own; an image without any has none."""
+    """Segments of a panoptic file go beside the objects of another, with names of their own; an image
+    without any has none."""
     segments = [{"id": 3, "category_id": 7, "bbox": [0, 0, 32, 12], "area": 384, "iscrowd": 0}]
     segments.append({"id": 5, "category_id": 90, "bbox": [0, 12, 32, 12], "area": 384, "iscrowd": 0})
     colours = np.zeros((24, 32, 3), np.uint8)
@@ -192,22 +197,26 @@ KEYS = FILES["person_keypoints_train"]
 WRONG: dict[str, tuple[Json, str]] = {
     "another box": (
         {"annotations": [box(3, 4, 1, keypoints=POINTS, bbox=[0, 0, 1, 1])]},
-        r"annotation 3 of image 4 \(train4.jpg\): its bbox is another one than that of .*instances_train.json: annotation 3",
+        r"annotation 3 of image 4 \(train4.jpg\): its bbox is another one than that of "
+        r".*instances_train.json: annotation 3",
     ),
     "another crowd": (
         {"annotations": [box(3, 4, 1, keypoints=POINTS, iscrowd=1)]},
-        r"annotation 3 of image 4 \(train4.jpg\): its iscrowd is another one than that of .*instances_train.json: annotation 3",
+        r"annotation 3 of image 4 \(train4.jpg\): its iscrowd is another one than that of "
+        r".*instances_train.json: annotation 3",
     ),
     "another id": (
         {
             "images": [*images(8, 10), {"id": 5, "file_name": "train4.jpg", **SIZE}],
             "annotations": [box(2, 10, 1, keypoints=POINTS)],
         },
-        r"train4.jpg' has the image id 5 in .*keypoints_train.json and 4 in .*instances_train.json; where parts have the same file names",
+        r"train4.jpg' has the image id 5 in .*keypoints_train.json and 4 in .*instances_train.json; "
+        r"where parts have the same file names",
     ),
     "another file": (
         {"images": [*images(8, 10), {"id": 4, "file_name": "train10.jpg", **SIZE}]},
-        r"the image id 4 is '.*train10.jpg' in .*keypoints_train.json, and in .*instances_train.json '.*train4.jpg'",
+        r"the image id 4 is '.*train10.jpg' in .*keypoints_train.json, and in .*instances_train.json "
+        r"'.*train4.jpg'",
     ),
     "another size": (
         {"images": [*images(8, 10), {"id": 4, "file_name": "train4.jpg", "height": 9, "width": 8}]},
@@ -227,7 +236,8 @@ WRONG: dict[str, tuple[Json, str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_contradicts_itself(tmp_path: Path, name: str) -> None:
-    """What two files say differently, ids that are there twice and annotations of no image are errors of what they concern alone."""
+    """What two files say differently, ids that are there twice and annotations of no image are errors of
+    what they concern alone."""
     changed, words = WRONG[name]
     files = written(
         tmp_path, ["instances_train", "person_keypoints_train"], {"person_keypoints_train": changed}
@@ -250,7 +260,8 @@ def test_what_contradicts_itself(tmp_path: Path, name: str) -> None:
         ),
         (
             [{"id": 1, "name": "person", "keypoints": ["eye", "nose"]}],
-            r"instances_val.json: the keypoints of the category 'person' are others than in .*keypoints_train.json",
+            r"instances_val.json: the keypoints of the category 'person' are others than in "
+            r".*keypoints_train.json",
         ),
         (
             [{"id": 1, "name": "person", "keypoints": ["nose"]}],
@@ -266,7 +277,8 @@ def test_categories_that_differ(tmp_path: Path, categories: list[Json], words: s
 
 
 def test_files_of_other_parts(tmp_path: Path) -> None:
-    """Files of different kinds that name other images are told of: one was maybe meant to be another part's."""
+    """Files of different kinds that name other images are told of: one was maybe meant to be another
+    part's."""
     source = opened(tmp_path, written(tmp_path, ["instances_val", "captions_train"]))
     assert [(notice.text, notice.count) for notice in source.notices] == [
         ("images that instances_val.json (their objects) do not name", 3),
@@ -276,7 +288,8 @@ def test_files_of_other_parts(tmp_path: Path) -> None:
 
 
 def test_options(tmp_path: Path) -> None:
-    """A list or tuple of files is those files; a file twice, an empty list and a list with something else are refused."""
+    """A list or tuple of files is those files; a file twice, an empty list and a list with something else
+    are refused."""
     files = written(tmp_path, ["instances_train"])
     for several in (files, tuple(files), (*files, *written(tmp_path, ["captions_train"]))):
         source = open_source(tmp_path, SourceOptions.of(annotations=several))

@@ -1,4 +1,5 @@
-"""COCO's annotation files: their samples, fields and values are those of pycocotools and torchvision; what is wrong in them is named."""
+"""COCO's annotation files: their samples, fields and values are those of pycocotools and torchvision; what
+is wrong in them is named."""
 
 from __future__ import annotations
 
@@ -70,13 +71,15 @@ def errors(source: Any) -> dict[str, str]:
 
 class TestOracle:
     def test_instances_are_those_of_pycocotools(self, tmp_path: Path) -> None:
-        """Images, boxes, areas, crowds, ids and segmentations are what COCO and CocoDetection give; an image without any is a sample."""
+        """Images, boxes, areas, crowds, ids and segmentations are what COCO and CocoDetection give; an
+        image without any is a sample."""
         source = open_source(write(tmp_path, content()))
         file = tmp_path / "annotations/instances_train.json"
         oracle = COCO(str(file))
         theirs = CocoDetection(str(tmp_path / "train"), str(file))
         assert [(f.name, f.kind, f.of) for f in source.fields] == [
-            ("image_id", "int", ""), ("boxes", "boxes", ""), ("labels", "array", "boxes"), ("category_id", "array", "boxes"),
+            ("image_id", "int", ""), ("boxes", "boxes", ""), ("labels", "array", "boxes"), ("category_id",
+            "array", "boxes"),
             ("area", "array", "boxes"), ("iscrowd", "array", "boxes"), ("instances", "instances", "boxes"),
         ]  # fmt: skip
         assert source.fields[1].format == "xywh"
@@ -123,8 +126,8 @@ class TestOracle:
         assert source.read(1).values["keypoints"].shape == (0, 3, 3)
 
     def test_names_of_keypoints(self, tmp_path: Path) -> None:
-        """Names of the keypoints are the field's, with the pairs that differ in left and right; of categories that disagree it has what
-        they agree on."""
+        """Names of the keypoints are the field's, with the pairs that differ in left and right; of categories
+        that disagree it has what they agree on."""
         found = annotation(1, 10, category_id=1, keypoints=[1, 2, 2] * 3, num_keypoints=3)
         sides = ["nose", "left_eye", "right_eye"]
         cases: list[tuple[Any, Any, Any]] = [
@@ -143,7 +146,8 @@ class TestOracle:
             assert (field.names, field.pairs) == wanted
 
     def test_captions_are_those_of_torchvision(self, tmp_path: Path) -> None:
-        """The texts of an image, in their order, as CocoCaptions gives them; a file of captions has no other fields."""
+        """The texts of an image, in their order, as CocoCaptions gives them; a file of captions has no
+        other fields."""
         texts = [{"id": i, "image_id": 10 - i % 3, "caption": f"größe {i} \u4e2d"} for i in range(7)]
         made = {key: value for key, value in content(annotations=texts).items() if key != "categories"}
         source = open_source(write(tmp_path, made, "annotations/captions_train.json"))
@@ -159,7 +163,8 @@ class TestOracle:
     def test_places_in_the_file_do_not_depend_on_blocks(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, str]
     ) -> None:
-        """With blocks of any size, and whatever comes first, an object's bytes are those that the file has at its place."""
+        """With blocks of any size, and whatever comes first, an object's bytes are those that the file has
+        at its place."""
         made = content(extra={"list": [1, {"a": "]}"}]}, number=[1.5e3, -2, "x", None, [{}]])
         path = tmp_path / "x.json"
         text = json.dumps(
@@ -190,7 +195,8 @@ class TestPanoptic:
         return tree(root, {"annotations/panoptic_train/a.png": encoded(Image.fromarray(colours), "PNG")})
 
     def test_masks_are_labels_and_numbers(self, tmp_path: Path) -> None:
-        """The ids of the PNG become the label of each pixel, and the number of its segment, in the order of the segments."""
+        """The ids of the PNG become the label of each pixel, and the number of its segment, in the order
+        of the segments."""
         source = open_source(self.write(tmp_path))
         values = source.read(0).values
         numbers = np.zeros((24, 32), np.uint16)
@@ -225,7 +231,8 @@ class TestPanoptic:
         ],
     )
     def test_what_is_wrong_is_named(self, tmp_path: Path, changed: dict[str, Any], message: str) -> None:
-        """A PNG and a list of segments that do not fit each other are the sample's error, with file and image."""
+        """A PNG and a list of segments that do not fit each other are the sample's error, with file and
+        image."""
         if changed.get("segments_info") == 5:
             changed = {"segments_info": {"a": 1}}
         with pytest.raises(PackError, match=f"panoptic_train.json: .* of image 10 .*{message}"):
@@ -269,7 +276,8 @@ class TestWrong:
         assert message in text
 
     def test_ids(self, tmp_path: Path) -> None:
-        """Ids that are there twice, and annotations of absent images, are errors of what they concern; other samples are read."""
+        """Ids that are there twice, and annotations of absent images, are errors of what they concern;
+        other samples are read."""
         made = content()
         made["annotations"] += [
             annotation(101, 7),
@@ -342,7 +350,8 @@ class TestWrong:
 
 class TestFiles:
     def test_where_the_images_are(self, tmp_path: Path) -> None:
-        """Images beside the file, in the folder given, in images/ or in the split's folder are found; the file may be the source."""
+        """Images beside the file, in the folder given, in images/ or in the split's folder are found; the
+        file may be the source."""
         write(tmp_path, content())
         file = tmp_path / "annotations/instances_train.json"
         options = SourceOptions.of(annotations=file)

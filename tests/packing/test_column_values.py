@@ -1,4 +1,5 @@
-"""Values of Parquet and Arrow columns of which pyarrow or NumPy makes nothing in Python are their sample's error."""
+"""Values of Parquet and Arrow columns of which pyarrow or NumPy makes nothing in Python are their sample's
+error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""convert: a dataset of another one, with images in another form: every other byte is the same, and nothing is lost on the way back."""
+"""convert: a dataset of another one, with images in another form: every other byte is the same, and
+nothing is lost on the way back."""
 
 from __future__ import annotations
 

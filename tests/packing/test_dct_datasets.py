@@ -1,4 +1,5 @@
-"""Datasets whose JPEGs are in the DCT form: the files come back, pixels are the JPEGs', and damage is an error of its sample."""
+"""Datasets whose JPEGs are in the DCT form: the files come back, pixels are the JPEGs', and damage is an
+error of its sample."""
 
 from __future__ import annotations
 
@@ -160,7 +161,8 @@ def first_pixels(dataset: PackedDataset, engine: Any) -> torch.Tensor | None:
 
 
 def test_damage_is_an_error_of_its_sample(tmp_path: Path) -> None:
-    """Cut and changed bytes with checksums that fit: an error that names the sample, or pixels; and never a JPEG's bytes as the form."""
+    """Cut and changed bytes with checksums that fit: an error that names the sample, or pixels; and never
+    a JPEG's bytes as the form."""
     jpeg = encoded(picture(7, 120, 130), quality=90)
     form, _ = core.DctCoder().encode(jpeg)
     assert form is not None

@@ -1,4 +1,5 @@
-"""Pascal VOC's and YOLO's boxes are those of independent readers, and what is wrong in a file is named with its place in it."""
+"""Pascal VOC's and YOLO's boxes are those of independent readers, and what is wrong in a file is named
+with its place in it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class TestVoc:
         return tree(root, {f"Annotations/{name}.xml": data for name, data in annotations.items()})
 
     def test_it_is_torchvisions(self, tmp_path: Path) -> None:
-        """Objects are those of VOCDetection; boxes count from 0 and end after the last pixel, where the file counts from 1 up to it."""
+        """Objects are those of VOCDetection; boxes count from 0 and end after the last pixel, where the
+        file counts from 1 up to it."""
         root = tmp_path / "VOCdevkit/VOC2007"
         made = {
             "a": xml(("dog", 1, 2, 30, 20, 0), ("cat", 3, 3, 3, 3, 1)),
@@ -53,7 +55,8 @@ class TestVoc:
         theirs = VOCDetection(str(tmp_path), "2007", "train")
         source = open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="train")))
         assert [(f.name, f.kind, f.of) for f in source.fields] == [
-            ("boxes", "boxes", ""), ("labels", "array", "boxes"), ("difficult", "array", "boxes"), ("truncated", "array", "boxes"),
+            ("boxes", "boxes", ""), ("labels", "array", "boxes"), ("difficult", "array", "boxes"),
+            ("truncated", "array", "boxes"),
         ]  # fmt: skip
         assert source.classes == VOC_CLASSES
         assert len(source) == len(theirs) == 3
@@ -85,7 +88,8 @@ class TestVoc:
         ]
 
     def test_other_classes(self, tmp_path: Path) -> None:
-        """Classes of one's own are sorted, and the same for each split; without ImageSets all annotations are samples."""
+        """Classes of one's own are sorted, and the same for each split; without ImageSets all annotations
+        are samples."""
         self.write(
             tmp_path, {"a": xml(("wheel", 1, 1, 2, 2, 0)), "b": xml(("axle", 1, 1, 2, 2, 0)), "c": xml()}
         )
@@ -152,7 +156,8 @@ class TestYolo:
         return root
 
     def test_boxes(self, tmp_path: Path) -> None:
-        """Boxes are cxcywh in pixels: the fractions of the file times the image's width and height; no file means no objects."""
+        """Boxes are cxcywh in pixels: the fractions of the file times the image's width and height; no
+        file means no objects."""
         texts = {"a": "0 0.5 0.5 0.25 0.5\n1 0.125 1 0.0 0\n\n", "b": "", "c": None}
         for config in ({}, None):
             root = self.write(tmp_path / str(config), texts, config)
@@ -187,7 +192,8 @@ class TestYolo:
         assert source.read(0).values["keypoints"].tolist() == [[[8, 12, 2][:sides], [0, 0, 0][:sides]]]
 
     def test_pairs_of_keypoints(self, tmp_path: Path) -> None:
-        """flip_idx gives the pairs of the keypoints, or names that differ in left and right; a flip_idx that is no mirror is an error."""
+        """flip_idx gives the pairs of the keypoints, or names that differ in left and right; a flip_idx
+        that is no mirror is an error."""
         text, names = "0 0.5 0.5 1 1" + " 0.5 0.5" * 3, ["nose", "left eye", "right eye"]
         found: list[tuple[dict[str, Any], Any, Any]] = [
             ({"flip_idx": [0, 2, 1]}, (), ((1, 2),)),
@@ -207,7 +213,10 @@ class TestYolo:
             )
             with pytest.raises(
                 PackError,
-                match=r"data.yaml: its flip_idx .* does not name for each of the 3 keypoints the one that mirrors",
+                match=(
+                    r"data.yaml: its flip_idx .* does not name for each of the 3 keypoints the one that "
+                    r"mirrors"
+                ),
             ):
                 open_source(root)
 
@@ -232,7 +241,8 @@ class TestYolo:
             source.read(1)
 
     def test_data_yaml(self, tmp_path: Path) -> None:
-        """Splits, lists of files, `path`, Roboflow's folders and the file itself as source; the classes as a list or numbered."""
+        """Splits, lists of files, `path`, Roboflow's folders and the file itself as source; the classes as
+        a list or numbered."""
         root = self.write(
             tmp_path / "x", {"a": "0 0.5 0.5 0.5 0.5"}, {"val": ["list.txt"], "names": ["dog", "cat"]}
         )

@@ -1,4 +1,5 @@
-"""Annotations of photos that EXIF turns, and of images of another size: stored where they belong, or refused by name."""
+"""Annotations of photos that EXIF turns, and of images of another size: stored where they belong, or
+refused by name."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ class TestCoco:
     @pytest.mark.parametrize("orientation", [5, 6, 7, 8])
     @pytest.mark.parametrize("upright", [False, True])
     def test_applied(self, tmp_path: Path, orientation: int, upright: bool, form: str) -> None:
-        """With exif="apply" boxes, masks and keypoints fit the upright picture, whichever of the two the JSON's size is of."""
+        """With exif="apply" boxes, masks and keypoints fit the upright picture, whichever of the two the
+        JSON's size is of."""
         source = coco(tmp_path / "src", orientation, upright, form)
         summary = fastload.pack(source, tmp_path / "out", exif="apply")
         assert (summary.samples, summary.notices) == (2, ())
@@ -118,7 +120,8 @@ class TestCoco:
 
     @pytest.mark.parametrize("orientation", [1, 3, 6])
     def test_ignored(self, tmp_path: Path, orientation: int) -> None:
-        """With exif="ignore" annotations of the stored pixels are packed as they are; what a half turn's are cannot be told."""
+        """With exif="ignore" annotations of the stored pixels are packed as they are; what a half turn's
+        are cannot be told."""
         assert fastload.pack(coco(tmp_path / "src", orientation), tmp_path / "out").noticed(
             "orientation"
         ) == 1 + (orientation != 1)
@@ -131,20 +134,23 @@ class TestCoco:
                 6,
                 True,
                 {},
-                r"1\.jpg: its EXIF orientation is 6, and its annotations are for the upright picture of 48 x 64, .* 64 x 48 pixels",
+                r"1\.jpg: its EXIF orientation is 6, and its annotations are for the upright picture "
+                r"of 48 x 64, .* 64 x 48 pixels",
             ),
             (6, True, {}, r"pack with --exif apply \(exif='apply'\), which turns the image\."),
             (
                 3,
                 False,
                 {"exif": "apply"},
-                "orientation is 3, and no size says whether its annotations are for the upright .*: turn the file",
+                "orientation is 3, and no size says whether its annotations are for the upright .*: "
+                "turn the file",
             ),
             (
                 1,
                 False,
                 {"size": (96, 128)},
-                r"1\.jpg: it has 64 x 48 pixels .*, and its annotations are for 128 x 96 \(.*instances_train\.json\): ",
+                r"1\.jpg: it has 64 x 48 pixels .*, and its annotations are for 128 x 96 "
+                r"\(.*instances_train\.json\): ",
             ),
             (
                 6,
@@ -158,7 +164,8 @@ class TestCoco:
     def test_refused(
         self, tmp_path: Path, orientation: int, upright: bool, options: dict[str, Any], words: str
     ) -> None:
-        """A size that is neither picture's, or one that does not tell, is the sample's error: one sentence with the file and both sizes."""
+        """A size that is neither picture's, or one that does not tell, is the sample's error: one sentence
+        with the file and both sizes."""
         exif, size = options.get("exif", "ignore"), options.get("size")
         source = coco(tmp_path / "src", orientation, upright, size=size)
         if size is not None:  # else the size of the run lengths is told first
@@ -172,7 +179,8 @@ class TestCoco:
         assert (summary.samples, summary.skipped_count) == (1, 1)
 
     def test_a_size_that_is_not_said(self, tmp_path: Path) -> None:
-        """Where the JSON has no size, coordinates are of the stored pixels with exif="ignore", and an error with "apply"."""
+        """Where the JSON has no size, coordinates are of the stored pixels with exif="ignore", and an
+        error with "apply"."""
         objects = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [X, Y, WIDTH, HEIGHT]}]
         source = coco(tmp_path / "src", 6, images=[{"id": 1, "file_name": "1.jpg"}], annotations=objects)
         fastload.pack(source, tmp_path / "out")
@@ -234,7 +242,8 @@ class TestVoc:
 class TestYolo:
     @pytest.mark.parametrize("orientation", range(1, 9))
     def test_fractions_are_of_the_upright_picture(self, tmp_path: Path, orientation: int) -> None:
-        """As trainers for the layout read them: packed with exif="apply", refused without where the file is turned."""
+        """As trainers for the layout read them: packed with exif="apply", refused without where the file
+        is turned."""
         x, y, w, h = block_of(orientation, True)
         height, width = turned(BLOCK, orientation).shape
         line = f"0 {(x + w / 2) / width} {(y + h / 2) / height} {w / width} {h / height}\n"
@@ -265,7 +274,8 @@ class TestMasks:
     @pytest.mark.parametrize("orientation", [2, 4, 5, 6, 7, 8])
     @pytest.mark.parametrize("upright", [False, True])
     def test_the_size_of_the_mask_tells(self, tmp_path: Path, orientation: int, upright: bool) -> None:
-        """A mask is turned with its photo, or is upright already; where its size does not tell it is refused."""
+        """A mask is turned with its photo, or is upright already; where its size does not tell it is
+        refused."""
         mask = turned(labels(1), orientation) if upright else labels(1)
         source = tree(
             tmp_path / "src",
@@ -288,12 +298,16 @@ class TestMasks:
 
 
 def test_sources_that_do_not_say(tmp_path: Path) -> None:
-    """A table's boxes may be of either picture: exif="apply" is refused, and the notice does not advise it."""
+    """A table's boxes may be of either picture: exif="apply" is refused, and the notice does not advise
+    it."""
     table = 'image:image,boxes:boxes\n1.jpg,"[[1, 2, 3, 4]]"\n'
     source = tree(tmp_path, {"1.jpg": photo(1, 6), "list.csv": table.encode()}) / "list.csv"
     with pytest.raises(
         ArgumentError,
-        match=r"exif='apply' turns images, but not the field 'boxes' of .*list\.csv, .*: turn the files themselves",
+        match=(
+            r"exif='apply' turns images, but not the field 'boxes' of .*list\.csv, .*: turn the files "
+            r"themselves"
+        ),
     ):
         fastload.pack(source, tmp_path / "a", exif="apply")
     (notice,) = fastload.pack(source, tmp_path / "b").notices

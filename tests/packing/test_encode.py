@@ -1,4 +1,5 @@
-"""What is stored of an image, mode by mode: the same pixels where that is promised, and the counts that tell what was done."""
+"""What is stored of an image, mode by mode: the same pixels where that is promised, and the counts that
+tell what was done."""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ class TestLossless:
 
     @pytest.mark.parametrize("form", ["PNG", "WEBP", "BMP", "GIF", "TIFF"])
     def test_other_formats_become_pixels(self, tmp_path: Path, form: str) -> None:
-        """Recognised by content whatever the name says, stored as what Pillow's convert("RGB") gives, and counted."""
+        """Recognised by content whatever the name says, stored as what Pillow's convert("RGB") gives, and
+        counted."""
         image = picture(3, 20, 30)
         source = encoded(image, form, **({"lossless": True} if form == "WEBP" else {}))
         summary, _, pixels = one(tmp_path, source)
@@ -115,7 +117,8 @@ class TestLossless:
         assert (pixels == np.asarray(Image.open(io.BytesIO(source)).convert("RGB"))).all()
 
     def test_cmyk_becomes_rgb(self, tmp_path: Path) -> None:
-        """The one exception to lossless: RGB at quality 100, 4:4:4, close to what Pillow makes of it, and counted."""
+        """The one exception to lossless: RGB at quality 100, 4:4:4, close to what Pillow makes of it, and
+        counted."""
         source = encoded(picture(5, 48, 64).convert("CMYK"), quality=95)
         summary, data, pixels = one(tmp_path, source)
         scan = core.jpeg_scan(data)
@@ -125,7 +128,8 @@ class TestLossless:
 
     @pytest.mark.parametrize("scans", [1, 3, 9])
     def test_progressive_files_that_stop_early(self, tmp_path: Path, scans: int) -> None:
-        """Stored as the pixels that they have now, which no other release of libjpeg-turbo smooths again; the summary names the file."""
+        """Stored as the pixels that they have now, which no other release of libjpeg-turbo smooths again;
+        the summary names the file."""
         whole = encoded(picture(2, 60, 80), progressive=True)
         source = with_scans(whole, scans)
         assert source != whole
@@ -141,7 +145,8 @@ class TestLossless:
             assert "stops before full precision" in warning
 
     def test_damage_inside_the_scan_is_named(self, tmp_path: Path) -> None:
-        """Pillow reads it without a word; libjpeg-turbo warns, and the summary passes that on. The pixels stay."""
+        """Pillow reads it without a word; libjpeg-turbo warns, and the summary passes that on. The pixels
+        stay."""
         data = bytearray(encoded(picture(6, 200, 200), quality=90))
         middle = len(data) // 2
         data[middle : middle + 40] = b"\xff\x00" * 20  # all ones: no Huffman code is
@@ -230,14 +235,15 @@ class TestShrink:
 class TestExif:
     @pytest.mark.parametrize("orientation", range(1, 9))
     def test_whole_blocks_turn_without_loss(self, tmp_path: Path, orientation: int) -> None:
-        """Sides of whole blocks: the pixels are the turned pixels of the source, and nothing was encoded anew."""
+        """Sides of whole blocks: the pixels are the turned pixels of the source, and nothing was encoded
+        anew."""
         source = encoded(picture(8, 64, 96), quality=90, subsampling=0, exif=exif(orientation))
         summary, data, _ = one(tmp_path, source, exif="apply")
         expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(source))))
         found = decode(data)
         assert found.shape == expected.shape
-        # Turned back they are the source's pixels exactly: no coefficient was changed. Turned, the inverse DCT of a
-        # transposed block may round otherwise.
+        # Turned back they are the source's pixels exactly: no coefficient was changed. Turned, the inverse
+        # DCT of a transposed block may round otherwise.
         back = {6: 8, 8: 6}.get(orientation, orientation)
         assert (decode(core.jpeg_transform(data, back)) == decode(source)).all()
         assert np.abs(found.astype(int) - expected.astype(int)).mean() < 0.5
@@ -286,8 +292,9 @@ class TestRefused:
         ids=str,
     )
     def test_damaged_files_are_refused_where_pillow_refuses_them(self, options: dict[str, Any]) -> None:
-        """JPEGs without an end marker, with rubbish in its place, cut and damaged: those are packed that Pillow reads without an error, as
-        the pixels that a decoder makes of them; any other is refused with Pillow's words."""
+        """JPEGs without an end marker, with rubbish in its place, cut and damaged: those are packed that
+        Pillow reads without an error, as the pixels that a decoder makes of them; any other is refused with
+        Pillow's words."""
         rng, seen = random.Random(0), set()
         encoder = Encoder(PackOptions(**options))
         for number in range(150):
@@ -318,7 +325,8 @@ class TestRefused:
         assert seen == {"stored", "refused", "refused by Pillow alone"}
 
     def test_a_damaged_file_needs_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where Pillow is missing, a JPEG without its end marker is not packed unseen; a whole one needs no Pillow."""
+        """Where Pillow is missing, a JPEG without its end marker is not packed unseen; a whole one needs
+        no Pillow."""
         whole = encoded(picture(1, 60, 80))
         monkeypatch.setitem(sys.modules, "PIL.Image", None)
         assert Encoder(PackOptions())(Item("x.jpg", whole)).data == whole
@@ -371,9 +379,12 @@ class TestRefused:
     @pytest.mark.parametrize(
         "options",
         [
-            {"encode": "lossy"}, {"quality": 0}, {"quality": 101}, {"subsampling": "4:1:1"}, {"max_side": 0}, {"workers": 0},
-            {"shard_size": "1 elephant"}, {"shard_size": "1KB"}, {"exif": "yes"}, {"on_error": "ignore"}, {"limit": 0}, {"seed": -1},
-            {"encode": "keep", "max_side": 100}, {"encode": "keep", "exif": "apply"}, {"overwrite": True, "resume": True},
+            {"encode": "lossy"}, {"quality": 0}, {"quality": 101}, {"subsampling": "4:1:1"}, {"max_side": 0},
+            {"workers": 0},
+            {"shard_size": "1 elephant"}, {"shard_size": "1KB"}, {"exif": "yes"}, {"on_error": "ignore"},
+            {"limit": 0}, {"seed": -1},
+            {"encode": "keep", "max_side": 100}, {"encode": "keep", "exif": "apply"}, {"overwrite": True,
+            "resume": True},
             {"check": "all"}, {"max_pixels": 0},
         ],
     )  # fmt: skip

@@ -1,4 +1,5 @@
-"""The entropy walk: it never vouches for a file of which libjpeg-turbo has something to say, and vouches for every usual one."""
+"""The entropy walk: it never vouches for a file of which libjpeg-turbo has something to say, and vouches
+for every usual one."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ USUAL = [
 
 @pytest.mark.parametrize("options", USUAL, ids=str)
 def test_usual_files_are_proved(options: dict[str, object]) -> None:
-    """Baseline files of all qualities, subsamplings, table kinds and restarts, colour and grey, of whole and broken blocks."""
+    """Baseline files of all qualities, subsamplings, table kinds and restarts, colour and grey, of whole
+    and broken blocks."""
     for height, width in ((64, 48), (61, 83), (1, 1), (8, 200), (250, 330)):
         image = picture(height, height, width)
         assert proved(encoded(image, **options))
@@ -57,7 +59,8 @@ def test_the_corpus_is_proved(shared: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_it_never_vouches_for_what_libjpeg_warns_of(seed: int) -> None:
-    """Flipped bits, cut ends, doubled and lost stretches, in header and scan: proved only if libjpeg-turbo is silent."""
+    """Flipped bits, cut ends, doubled and lost stretches, in header and scan: proved only if libjpeg-turbo
+    is silent."""
     rng = random.Random(seed)
     options = rng.choice(USUAL)
     data = encoded(picture(seed, 60 + seed, 70), **options)
@@ -87,7 +90,8 @@ def test_it_never_vouches_for_what_libjpeg_warns_of(seed: int) -> None:
             vouched += 1
             assert libjpeg_is_silent(bytes(broken)), f"seed {seed}: {broken.hex()}"
     assert proved(data)
-    # Most single flipped bits in a scan give another valid file: a walk that never vouched would prove nothing here.
+    # Most single flipped bits in a scan give another valid file: a walk that never vouched would prove
+    # nothing here.
     assert vouched > 0, f"seed {seed}"
 
 
@@ -114,7 +118,8 @@ def test_plain_runs_over_the_end_of_a_block_are_not_its_end(runs: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_tables_are_proved_and_only_where_libjpeg_is_silent(seed: int) -> None:
-    """Random Huffman tables, samplings and restarts are proved; with a bit of the coded data changed, only if libjpeg is silent."""
+    """Random Huffman tables, samplings and restarts are proved; with a bit of the coded data changed, only
+    if libjpeg is silent."""
     rng = random.Random(seed)
     preparer = core.JpegPreparer()
     for _ in range(25):
@@ -137,7 +142,8 @@ def decodes(data: bytes) -> bool:
 
 
 def test_samplings_and_sides_that_libjpeg_refuses_are_not_proved() -> None:
-    """Of all sampling factors and of the longest sides, those are proved that libjpeg decodes; others it calls fractional or too big."""
+    """Of all sampling factors and of the longest sides, those are proved that libjpeg decodes; others it
+    calls fractional or too big."""
     tables = {"dc": {0: "0"}, "ac": {EOB: "0"}}
     for sampling in product(product((1, 2, 3, 4), repeat=2), repeat=3):
         blocks = sum(h * v for h, v in sampling)

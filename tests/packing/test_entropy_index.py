@@ -90,7 +90,8 @@ def test_small_images_have_none(tmp_path: Path) -> None:
 
 
 def test_damaged_data_have_none(tmp_path: Path) -> None:
-    """A JPEG that is not proved sound is stored without, whichever check was asked for, and verify has nothing against that."""
+    """A JPEG that is not proved sound is stored without, whichever check was asked for, and verify has
+    nothing against that."""
     data = bytearray(encoded(picture(2, 300, 300), quality=90))
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff\xd9" * 20
     source = tree(

@@ -1,4 +1,5 @@
-"""export gives a dataset back: what it writes is read by webdataset, pyarrow and pack, and is never half a file."""
+"""export gives a dataset back: what it writes is read by webdataset, pyarrow and pack, and is never half a
+file."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestTar:
     def test_round_trip(self, dataset: Path, tmp_path: Path) -> None:
-        """pack, export, pack: equal pixels and fields, and stored JPEGs to the byte; other programs find one object of them."""
+        """pack, export, pack: equal pixels and fields, and stored JPEGs to the byte; other programs find
+        one object of them."""
         summary = export(dataset, tmp_path / "out.tar")
         assert (summary.samples, summary.skipped) == (COUNT, ())
         assert summary.bytes == (tmp_path / "out.tar").stat().st_size
@@ -85,7 +87,8 @@ class TestTar:
             member = tar.extractfile("00000001.json")
             assert member is not None
             assert json.load(member) == {
-                "weight": None, "box": [[0, 1, 2], [3, 4, 5]], "half": [0.5], "flags": [False, True], "caption": "Bild 1 \u00fc\u732b",
+                "weight": None, "box": [[0, 1, 2], [3, 4, 5]], "half": [0.5], "flags": [False, True],
+                "caption": "Bild 1 \u00fc\u732b",
                 "meta": {"n": 1, "list": [1.5, None, "\u00e9"]}, "raw": "AQD/",
             }  # fmt: skip
 
@@ -96,7 +99,8 @@ class TestTar:
             import webdataset as wds
             for sample in wds.WebDataset(sys.argv[1], shardshuffle=False).decode("rgb8"):
                 image = sample["jpg"] if "jpg" in sample else sample["png"]
-                print(json.dumps([sample["__key__"], image.shape, int(image.astype(int).sum()), sample["cls"], sample["json"]["caption"]]))
+                print(json.dumps([sample["__key__"], image.shape, int(image.astype(int).sum()),
+                    sample["cls"], sample["json"]["caption"]]))
         """
         pytest.importorskip("webdataset")
         export(dataset, tmp_path / "out.tar")
@@ -136,17 +140,19 @@ class TestTar:
 
 class TestParquet:
     def test_round_trip(self, dataset: Path, tmp_path: Path) -> None:
-        """Types and values are those of the fields, images those that are stored; packed again, all is equal."""
+        """Types and values are those of the fields, images those that are stored; packed again, all is
+        equal."""
         parquet = pytest.importorskip("pyarrow.parquet")
         summary = export(dataset, tmp_path / "out.parquet")
         assert summary.samples == COUNT
         table = parquet.read_table(tmp_path / "out.parquet")
-        kinds = [
-            str(kind).replace("element:", "item:") for kind in table.schema.types
-        ]  # which of the names depends on pyarrow's version
+        # Which of the names depends on pyarrow's version.
+        kinds = [str(kind).replace("element:", "item:") for kind in table.schema.types]
         assert dict(zip(table.schema.names, kinds, strict=True)) == {
-            "image": "binary", "label": "int64", "weight": "double", "box": "fixed_size_list<item: fixed_size_list<item: int16>[3]>[2]",
-            "half": "fixed_size_list<item: halffloat>[1]", "flags": "fixed_size_list<item: bool>[2]", "caption": "string",
+            "image": "binary", "label": "int64", "weight": "double",
+            "box": "fixed_size_list<item: fixed_size_list<item: int16>[3]>[2]",
+            "half": "fixed_size_list<item: halffloat>[1]", "flags": "fixed_size_list<item: bool>[2]",
+            "caption": "string",
             "meta": "string", "raw": "binary",
         }  # fmt: skip
         assert json.loads(table.schema.metadata[b"fastload.classes"]) == list(Everything.classes)
@@ -193,7 +199,7 @@ class TestParquet:
         ]
 
 
-# ---- errors -----------------------------------------------------------------------------------------------------------------
+# ---- errors ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", ["tar", "parquet"])
@@ -225,7 +231,8 @@ class TestFile:
             export(dataset, tmp_path / "gone" / f"out.{suffix}")
 
     def test_damaged_samples(self, tmp_path: Path, suffix: str) -> None:
-        """Stops at the first and names it, or leaves them out and names all; keys are indices of the dataset."""
+        """Stops at the first and names it, or leaves them out and names all; keys are indices of the
+        dataset."""
         pack(Everything(), tmp_path / "all.fl", limit=30)
         shard = tmp_path / "all.fl" / Manifest.load(tmp_path / "all.fl").shards[0].file
         data = bytearray(shard.read_bytes())
@@ -250,7 +257,8 @@ class TestFile:
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """Files of this process end at 20 kB, as a disk that fills up does; Python ignores the signal that comes with it."""
+    """Files of this process end at 20 kB, as a disk that fills up does; Python ignores the signal that
+    comes with it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     yield
@@ -295,7 +303,8 @@ def test_the_command(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_the_chosen_samples(dataset: Path, tmp_path: Path) -> None:
-    """where= writes what `PackedDataset.where` finds, under the same numbers; a condition that is true for none writes nothing."""
+    """where= writes what `PackedDataset.where` finds, under the same numbers; a condition that is true for
+    none writes nothing."""
     found = PackedDataset(dataset).where("label = 2 and caption like '%5%'")
     assert (
         export(dataset, tmp_path / "some.tar", where="label = 2 and caption like '%5%'").samples

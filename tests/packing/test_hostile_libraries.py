@@ -1,4 +1,5 @@
-"""Damaged TFRecord, MDS, LitData and LMDB files: a PackError that names the file, never another exception, a wait or a flood of memory."""
+"""Damaged TFRecord, MDS, LitData and LMDB files: a PackError that names the file, never another exception,
+a wait or a flood of memory."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def changed(data: bytes, changes: list[tuple[float | int, bytes]], cut: float) -
 
 
 def drain(kind: str, root: Path) -> None:
-    """Opens a source, and reads all samples and places; each failure must be a PackError that names the dataset."""
+    """Opens a source, and reads all samples and places; each failure must be a PackError that names the
+    dataset."""
     tracemalloc.start()
     try:
         try:

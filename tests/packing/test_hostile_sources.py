@@ -1,4 +1,5 @@
-"""Sources that somebody else made: what no source should hold is one sample's error, and never a wait, a flood or a traceback."""
+"""Sources that somebody else made: what no source should hold is one sample's error, and never a wait, a
+flood or a traceback."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ BAD_MEMBERS = {
 @pytest.mark.parametrize("kind", BAD_MEMBERS)
 @pytest.mark.parametrize("first", [True, False])
 def test_a_bad_tar_member_is_one_samples_error(tmp_path: Path, kind: str, first: bool) -> None:
-    """With on_error="skip" the sample is left out by name, also where it is the first, which otherwise settles the fields."""
+    """With on_error="skip" the sample is left out by name, also where it is the first, which otherwise
+    settles the fields."""
     extension, bad, good = BAD_MEMBERS[kind]
     source = tar_of(tmp_path / "x.tar", extension, *((bad, good, good) if first else (good, good, bad)))
     with pytest.raises(PackError, match=rf"x\.tar:{0 if first else 2}"):
@@ -182,13 +184,15 @@ class Odd:
     "bad", [OSError("gone"), KeyError("gone"), (Odd(), 1), (object(), 1)], ids=lambda bad: type(bad).__name__
 )
 def test_a_bad_item_is_one_samples_error(tmp_path: Path, bad: Any) -> None:
-    """Whatever a Dataset raises or gives, also for its first item, is left out by name under on_error="skip"."""
+    """Whatever a Dataset raises or gives, also for its first item, is left out by name under
+    on_error="skip"."""
     summary = pack(Items([bad, (JPEG, 1), bad, (JPEG, 2)]), tmp_path / "out", on_error="skip")
     assert (summary.samples, [name for name, _ in summary.skipped]) == (2, ["Items[0]", "Items[2]"])
 
 
 def test_a_lack_of_memory_is_nobodys_skipped_sample(tmp_path: Path) -> None:
-    """A MemoryError says nothing of the sample: it ends the pack, with on_error="skip" too, as fastload's own error."""
+    """A MemoryError says nothing of the sample: it ends the pack, with on_error="skip" too, as fastload's
+    own error."""
     with pytest.raises(ResourceError, match=r"Items\[1\]"):
         pack(Items([(JPEG, 1), MemoryError()]), tmp_path / "out", on_error="skip")
 
@@ -287,7 +291,8 @@ def test_links_that_multiply(tmp_path: Path) -> None:
 
 
 def test_the_walk_is_os_walks(tmp_path: Path) -> None:
-    """The folders, their order and their files are those of sorted(os.walk), dangling and circular file links included."""
+    """The folders, their order and their files are those of sorted(os.walk), dangling and circular file
+    links included."""
     tree(tmp_path, {"b/2.jpg": b"", "b-c/1.jpg": b"", "b/d/e/3": b"", "a": b""})
     (tmp_path / "dangling.jpg").symlink_to("nowhere")
     (tmp_path / "self.jpg").symlink_to("self.jpg")
@@ -299,7 +304,8 @@ def test_the_walk_is_os_walks(tmp_path: Path) -> None:
 
 
 def test_a_tar_header_of_any_length(tmp_path: Path) -> None:
-    """A header that claims 8 GiB of name, in a sparse file that has them, is refused unread; so is one of negative size."""
+    """A header that claims 8 GiB of name, in a sparse file that has them, is refused unread; so is one of
+    negative size."""
     entry = tarfile.TarInfo("././@LongLink")
     entry.type, entry.size = tarfile.GNUTYPE_LONGNAME, 8 * GIB - 1
     with open(tmp_path / "long.tar", "wb") as file:

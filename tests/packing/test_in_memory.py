@@ -1,4 +1,5 @@
-"""A folder of class folders is a dataset for the commands that look at one: attached in memory, and nothing of it is left."""
+"""A folder of class folders is a dataset for the commands that look at one: attached in memory, and
+nothing of it is left."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_it_is_the_folder(folder: Path) -> None:
-    """Samples and classes are the folder's; at the end of the block the dataset is gone, and the folder is as it was."""
+    """Samples and classes are the folder's; at the end of the block the dataset is gone, and the folder is
+    as it was."""
     before = sorted(folder.rglob("*"))
     with in_memory(str(folder)) as found, closing(PackedDataset(found.path)) as dataset:
         assert dataset.classes == ["a", "b"]
@@ -44,7 +46,8 @@ def test_it_is_the_folder(folder: Path) -> None:
 
 
 def test_as_many_as_there_is_memory_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JPEGs stay in their files; the pixels of other images are held, so fewer of those are taken: evenly, of each class."""
+    """JPEGs stay in their files; the pixels of other images are held, so fewer of those are taken: evenly,
+    of each class."""
     with in_memory(str(folder), 4) as found, closing(PackedDataset(found.path)) as dataset:
         assert [dataset[index][1] for index in range(len(dataset))] == [0, 0, 1, 1]
         assert "4 images of 12, evenly spaced" in found.said
@@ -60,7 +63,8 @@ def test_as_many_as_there_is_memory_for(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_it_leaves_alone(folder: Path, tmp_path: Path) -> None:
-    """Packed datasets, URLs, and folders without class folders are given back as they are; half a class is an error as of `pack`."""
+    """Packed datasets, URLs, and folders without class folders are given back as they are; half a class is
+    an error as of `pack`."""
     pack(folder, tmp_path / "d.fl", progress=False)
     (tmp_path / "no images" / "below").mkdir(parents=True)
     for path in (tmp_path / "d.fl", tmp_path / "no images", tmp_path / "nothing", "s3://bucket/d.fl"):
@@ -73,7 +77,8 @@ def test_what_it_leaves_alone(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_commands(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """view and doctor take it, under its own name, and write nothing; bench and tune name it in what they print."""
+    """view and doctor take it, under its own name, and write nothing; bench and tune name it in what they
+    print."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
     shown = runner.invoke(app, ["view", "photos", "--html", "out.html"])

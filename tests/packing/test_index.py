@@ -112,7 +112,8 @@ def bare(bare_once: Path, tmp_path: Path) -> Path:
 
 
 def test_the_corpus(shared: Path, tmp_path: Path) -> None:
-    """Real photographs in several shards: all that packing with index stores, and --resume finds the pack complete."""
+    """Real photographs in several shards: all that packing with index stores, and --resume finds the pack
+    complete."""
     source = shared / "corpus" / "in500"
     pack(source, tmp_path / "with", shard_size=5 << 20)
     pack(source, tmp_path / "ds", shard_size=5 << 20, index=False)
@@ -139,7 +140,8 @@ def test_the_corpus(shared: Path, tmp_path: Path) -> None:
     ids=str,
 )
 def test_every_form_of_image_and_field(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Raw pixels, progressive, CMYK, tiny and cut files among usual ones; text, json, bytes and arrays: only indexes are added."""
+    """Raw pixels, progressive, CMYK, tiny and cut files among usual ones; text, json, bytes and arrays:
+    only indexes are added."""
     source = Mixed()
     pack(source, tmp_path / "with", shard_size=1 << 20, on_error="skip", **options)
     pack(source, tmp_path / "ds", shard_size=1 << 20, on_error="skip", index=False, **options)
@@ -167,7 +169,8 @@ def test_a_second_run_changes_nothing(bare: Path) -> None:
 
 
 def test_shards_that_gain_nothing_stay(tmp_path: Path) -> None:
-    """Where no sample can have an index, the files are those from before; only the manifest tells that all was seen."""
+    """Where no sample can have an index, the files are those from before; only the manifest tells that all
+    was seen."""
     pack(
         tree(tmp_path / "src", {f"a/{i}.png": encoded(picture(i, 300, 400), "PNG") for i in range(9)}),
         tmp_path / "ds",
@@ -183,7 +186,8 @@ def test_shards_that_gain_nothing_stay(tmp_path: Path) -> None:
 
 
 def test_an_index_that_is_there_is_kept(tmp_path: Path) -> None:
-    """Samples of a dataset that has some: those are not made anew, whatever they hold; what is no JPEG is left alone, too."""
+    """Samples of a dataset that has some: those are not made anew, whatever they hold; what is no JPEG is
+    left alone, too."""
     schema = Schema((Field("note", "text"), Field("image", "image")))
     good = encoded(picture(1, 200, 300))
     own = core.JpegPreparer().index(good)
@@ -234,7 +238,8 @@ def test_pixels_are_the_same(bare: Path) -> None:
 
 
 def test_whoever_has_it_open_goes_on(bare: Path) -> None:
-    """An open reader reads on, though its files are gone; its pickle, and a forked child of it, go by the new manifest."""
+    """An open reader reads on, though its files are gone; its pickle, and a forked child of it, go by the
+    new manifest."""
     code = (
         "import os, pickle, sys\n"
         "from fastload.packing import index\n"
@@ -259,7 +264,8 @@ def test_whoever_has_it_open_goes_on(bare: Path) -> None:
 
 
 def test_a_lost_shard_is_no_replaced_one(bare: Path) -> None:
-    """A reader follows a rewriter, but a file that is gone, or another dataset in its place, stays an error."""
+    """A reader follows a rewriter, but a file that is gone, or another dataset in its place, stays an
+    error."""
     (bare / Manifest.load(bare).shards[1].file).unlink()
     with pytest.raises(DatasetError, match="shard-00001"):
         DatasetReader(bare)
@@ -284,7 +290,8 @@ def test_verifying_what_is_being_indexed(bare: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_leftovers_go_and_other_files_stay(bare: Path, tmp_path: Path) -> None:
-    """Files named as shards that the manifest does not name: removed, a link itself and not its target. A folder is left alone."""
+    """Files named as shards that the manifest does not name: removed, a link itself and not its target. A
+    folder is left alone."""
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"not ours")
     (bare / "shard-00077.lmdb").write_bytes(b"left over")
@@ -304,7 +311,8 @@ def test_leftovers_go_and_other_files_stay(bare: Path, tmp_path: Path) -> None:
 
 
 def test_two_writers(bare: Path, photos: Path) -> None:
-    """While one writes, another index and a pack over it are refused; nothing is touched, leftovers neither."""
+    """While one writes, another index and a pack over it are refused; nothing is touched, leftovers
+    neither."""
     (bare / "shard-00077.lmdb").write_bytes(b"in use, for all that others know")
     before = files(bare)
     with DatasetRewriter(bare, "go on") as first:
@@ -337,7 +345,8 @@ def test_what_is_no_dataset(tmp_path: Path, photos: Path) -> None:
 
 @pytest.mark.parametrize("victim", [0, 50])
 def test_a_bad_record_is_named(bare: Path, victim: int) -> None:
-    """A flipped byte: the sample and the way on; its shard is the old one still, and no file of the attempt stays."""
+    """A flipped byte: the sample and the way on; its shard is the old one still, and no file of the
+    attempt stays."""
     with DatasetReader(bare) as reader:
         file, record = reader.shard_of(victim), reader.record(victim)
     data = bytearray((bare / file).read_bytes())
@@ -370,8 +379,8 @@ def test_a_bad_column_stops_it(bare: Path) -> None:
 
 
 def test_room_for_one_shard_more(bare: Path, tmp_path: Path) -> None:
-    """On a file system with room for little more than one shard it goes through; with less, a PackError that says how to go on, and nothing
-    is lost."""
+    """On a file system with room for little more than one shard it goes through; with less, a PackError that
+    says how to go on, and nothing is lost."""
     total = sum(shard.bytes for shard in Manifest.load(bare).shards)
     most = max(shard.bytes for shard in Manifest.load(bare).shards)
     assert total > 3 * most
@@ -379,7 +388,10 @@ def test_room_for_one_shard_more(bare: Path, tmp_path: Path) -> None:
     disk.mkdir()
     run = f'"{sys.executable}" -m fastload'
     for room, good in ((most // 2, False), (most + most // 4 + (96 << 10), True)):
-        commands = f'cp -r "{bare}" "{disk}/ds" && ({run} index -q "{disk}/ds" || echo failed) && {run} verify -q "{disk}/ds" && ls "{disk}/ds"'
+        commands = (
+            f'cp -r "{bare}" "{disk}/ds" && ({run} index -q "{disk}/ds" || echo failed) && {run} verify '
+            f'-q "{disk}/ds" && ls "{disk}/ds"'
+        )
         inner = f'mount -t tmpfs -o size={total + room} none "{disk}" && {commands}'
         done = subprocess.run(
             ["unshare", "-rm", "sh", "-c", inner],

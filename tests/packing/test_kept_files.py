@@ -1,4 +1,5 @@
-"""PNGs and WebPs kept as their bytes, packed and attached: every row is Pillow's pixels, and the files come back."""
+"""PNGs and WebPs kept as their bytes, packed and attached: every row is Pillow's pixels, and the files
+come back."""
 
 from __future__ import annotations
 
@@ -134,7 +135,8 @@ def test_an_index_is_of_the_jpegs_alone(source: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_not_kept(tmp_path: Path) -> None:
-    """Stored as pixels: what native threads do not decode as Pillow does, what is turned or shrunk, and everything by default."""
+    """Stored as pixels: what native threads do not decode as Pillow does, what is turned or shrunk, and
+    everything by default."""
     image = picture(1, 40, 50)
     turned = Image.Exif()
     turned[0x0112] = 6

@@ -40,7 +40,8 @@ def pixels(path: Path) -> torch.Tensor:
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # within pycocotools' annToMask
 def test_coco(given: Path, tmp_path: Path) -> None:
-    """Boxes, labels and instances are those of pycocotools, masks as its annToMask makes them; an image without any is a sample."""
+    """Boxes, labels and instances are those of pycocotools, masks as its annToMask makes them; an image
+    without any is a sample."""
     oracle = COCO(str(given / "coco/annotations/instances_train2017.json"))
     dataset = packed(given / "coco", tmp_path / "out")
     assert tuple(dataset.classes) == ("person", "car")
@@ -118,7 +119,8 @@ def test_masks(given: Path, tmp_path: Path, name: str, options: dict[str, Any], 
 
 
 def test_what_is_wrong_is_skipped_and_named(given: Path, tmp_path: Path) -> None:
-    """Under on_error="skip" each bad annotation leaves out its image, and the summary says why; else the pack stops there."""
+    """Under on_error="skip" each bad annotation leaves out its image, and the summary says why; else the
+    pack stops there."""
     made = json.loads((given / "coco/annotations/instances_train2017.json").read_text())
     made["annotations"][0]["bbox"][2] = -1
     made["annotations"][2]["segmentation"] = {"size": list(SIZE), "counts": "0"}

@@ -1,4 +1,5 @@
-"""Datasets that other libraries wrote (data/sources): read and packed as the libraries' own readers read them.
+"""Datasets that other libraries wrote (data/sources): read and packed as the libraries' own readers read
+them.
 
 data/sources/make.py compares larger ones with the libraries at hand.
 """
@@ -73,7 +74,8 @@ def test_every_value_is_that_of_the_librarys_reader(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [{}, {"workers": 3, "shuffle": True}])
 def test_a_pack_holds_them(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
-    """Pixels and labels of a pack are those of the source, also in a random order, which is the same for the same seed."""
+    """Pixels and labels of a pack are those of the source, also in a random order, which is the same for
+    the same seed."""
     source = opened(kind)
     ours = sorted(
         (rgb(source.read(i).image).tobytes(), source.read(i).values["label"]) for i in range(len(source))
@@ -93,7 +95,8 @@ def values(sample: Any) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("more", [(), (7, 8, 9)])
 def test_litdata_of_any_tuples(tmp_path: Path, more: tuple[int, ...]) -> None:
-    """Samples of LitData may be an image alone, or have more than a label beside it: all values have names."""
+    """Samples of LitData may be an image alone, or have more than a label beside it: all values have
+    names."""
     image = encoded(picture(0, 24, 32))
     row = (
         struct.pack(f"<{1 + len(more)}I", len(image), *[8] * len(more))
@@ -113,7 +116,8 @@ def test_litdata_of_any_tuples(tmp_path: Path, more: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mds-pixels"])
 def test_the_bytes_at_each_place_are_the_image(kind: str) -> None:
-    """Also where a record has other values before and after the image, and where an LMDB value lies on pages of its own."""
+    """Also where a record has other values before and after the image, and where an LMDB value lies on
+    pages of its own."""
     images = bytes_at_places(opened(kind))
     assert all(image.startswith(b"\xff\xd8\xff") for image in images)
 
@@ -127,7 +131,8 @@ def test_pixels_have_no_place() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resume_knows_its_samples(kind: str) -> None:
-    """Each sample has a name, a key that does not depend on the folder, and a stamp, so that a pack can be resumed elsewhere."""
+    """Each sample has a name, a key that does not depend on the folder, and a stamp, so that a pack can be
+    resumed elsewhere."""
     source = opened(kind)
     assert isinstance(source, Traced)
     keys = [source.key(position) for position in range(len(source))]

@@ -1,4 +1,5 @@
-"""Images with masks: what is read is what torchvision's datasets read, as labels and not colours; what has no partner is named."""
+"""Images with masks: what is read is what torchvision's datasets read, as labels and not colours; what has
+no partner is named."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def failures(source: Any) -> list[str]:
 class TestLabelMaps:
     @pytest.mark.parametrize("bits", [1, 2, 4, 16])
     def test_grey_values_are_not_spread(self, bits: int) -> None:
-        """A grey PNG of any depth gives the numbers in it; Pillow by itself multiplies those of 2 and 4 bits."""
+        """A grey PNG of any depth gives the numbers in it; Pillow by itself multiplies those of 2 and 4
+        bits."""
         wanted = np.random.default_rng(bits).integers(0, 1 << bits, (24, 32))
         assert np.array_equal(read_label_map(grey_png(wanted, bits)), wanted)
 
@@ -102,7 +104,8 @@ class TestLabelMaps:
 
 class TestPairs:
     def test_by_name(self, tmp_path: Path) -> None:
-        """Images and masks belong together by their paths without extension, _mask aside; the folders are recognised, or given."""
+        """Images and masks belong together by their paths without extension, _mask aside; the folders are
+        recognised, or given."""
         names = ["a", "b", "sub/c"]
         masks = {name: labels(i) for i, name in enumerate(names)}
         tree(
@@ -142,7 +145,8 @@ class TestPairs:
         assert np.array_equal(source.read(1).values["mask"], labels(1, 60000, np.uint16))
 
     def test_no_partner(self, tmp_path: Path) -> None:
-        """An image without a mask, and a mask without an image, are samples that fail with their names; others are read."""
+        """An image without a mask, and a mask without an image, are samples that fail with their names;
+        others are read."""
         tree(
             tmp_path,
             {f"images/{name}.jpg": JPEG for name in "ab"}
@@ -200,7 +204,8 @@ class TestPairs:
 
 class TestLayouts:
     def test_cityscapes_is_torchvisions(self, tmp_path: Path) -> None:
-        """Images, labelIds and instanceIds are those of torchvision's Cityscapes, in the same order for one city."""
+        """Images, labelIds and instanceIds are those of torchvision's Cityscapes, in the same order for
+        one city."""
         for split in ("train", "val"):
             for i in range(3):
                 base = f"{split}/aachen/aachen_{i:06d}_000019"
@@ -231,7 +236,8 @@ class TestLayouts:
             open_source(tmp_path, SourceOptions(layout=LayoutOptions(split="test")))
 
     def test_voc_is_torchvisions(self, tmp_path: Path) -> None:
-        """The masks of a split are the indices of its palette PNGs, 255 included, as VOCSegmentation's targets are."""
+        """The masks of a split are the indices of its palette PNGs, 255 included, as VOCSegmentation's
+        targets are."""
         root = tmp_path / "VOCdevkit/VOC2012"
         for i in range(4):
             tree(
@@ -287,7 +293,8 @@ class TestLayouts:
         assert source.classes == ("ground", "roof")
         (text,) = failures(source)
         assert text.endswith(
-            f"a.jpg: its mask {tmp_path}/SegmentationClass/a.png has the label 40, beyond its 2 classes (from 0, and 255 for none)"
+            f"a.jpg: its mask {tmp_path}/SegmentationClass/a.png has the label 40, beyond its 2 "
+            "classes (from 0, and 255 for none)"
         )
 
     def test_ade20k(self, tmp_path: Path) -> None:
@@ -349,11 +356,13 @@ UNCLEAR: dict[str, tuple[dict[str, bytes], str]] = {
     ),
     "splits of images": (
         {"train/a.jpg": JPEG, "val/b.jpg": JPEG},
-        "train and val are called as the splits of a dataset are: put the images of a split into one folder a class",
+        "train and val are called as the splits of a dataset are: put the images of a split into one "
+        "folder a class",
     ),
     "splits of classes": (
         {"train/cat/a.jpg": JPEG, "train/dog/a.jpg": JPEG, "val/cat/b.jpg": JPEG},
-        "train and val are called as the splits of a dataset are, whose classes are cat and dog: give one of them as the source .*train",
+        "train and val are called as the splits of a dataset are, whose classes are cat and dog: "
+        "give one of them as the source .*train",
     ),
     "one split": (
         {"train/cat/a.jpg": JPEG, "train/dog/a.jpg": JPEG},
@@ -361,14 +370,16 @@ UNCLEAR: dict[str, tuple[dict[str, bytes], str]] = {
     ),
     "label maps": (
         {"left/a.jpg": JPEG, "left/b.jpg": JPEG, "classes/a.png": GREY, "classes/b.png": GREY},
-        "each file in classes has the name of one in left, .*: `fastload pack .*left OUT --masks .*classes` packs",
+        "each file in classes has the name of one in left, .*: `fastload pack .*left OUT --masks "
+        ".*classes` packs",
     ),
 }
 
 
 @pytest.mark.parametrize("case", UNCLEAR)
 def test_folders_that_are_no_classes(tmp_path: Path, case: str) -> None:
-    """Images with annotations of no layout that is recognised, and splits, are an error with what to do; format="folder" takes them."""
+    """Images with annotations of no layout that is recognised, and splits, are an error with what to do;
+    format="folder" takes them."""
     files, words = UNCLEAR[case]
     tree(tmp_path, files)
     with pytest.raises(
@@ -380,15 +391,22 @@ def test_folders_that_are_no_classes(tmp_path: Path, case: str) -> None:
 
 
 DESCRIBED = {
-    "coco": ({"images/1.jpg": JPEG, "train.json": b"{}"}, "train.json lies beside images", "--annotations {0}/train.json"),
-    "kaggle": ({"train/1.jpg": JPEG, "train.csv": b"id,label\n"}, "train.csv lies beside train", "fastload pack {0}/train.csv OUT"),
+    "coco": ({"images/1.jpg": JPEG, "train.json": b"{}"}, "train.json lies beside images",
+    "--annotations {0}/train.json"),
+    "kaggle": ({"train/1.jpg": JPEG, "train.csv": b"id,label\n"}, "train.csv lies beside train",
+    "fastload pack {0}/train.csv OUT"),
     "tsv": ({"x/1.jpg": JPEG, "y.TSV": b""}, "y.TSV lies beside x", "fastload pack {0}/y.TSV OUT"),
-    "parquet": ({"x/1.jpg": JPEG, "y.parquet": b""}, "y.parquet lies beside x", "fastload pack {0}/y.parquet OUT"),
-    "several": ({"x/1.jpg": JPEG, "a.csv": b"", "b.json": b"", ".c.csv": b""}, "a.csv and b.json lie beside x", "pack {0}/a.csv OUT"),
-    "hugging": ({"train/1.jpg": JPEG, "train/metadata.csv": b""}, "train/metadata.csv lies", "fastload pack {0}/train/metadata.csv OUT"),
-    "lines": ({"train/1.jpg": JPEG, "train/metadata.jsonl": b""}, "train/metadata.jsonl lies beside the images", "a .csv of path,label"),
+    "parquet": ({"x/1.jpg": JPEG, "y.parquet": b""}, "y.parquet lies beside x",
+    "fastload pack {0}/y.parquet OUT"),
+    "several": ({"x/1.jpg": JPEG, "a.csv": b"", "b.json": b"", ".c.csv": b""},
+    "a.csv and b.json lie beside x", "pack {0}/a.csv OUT"),
+    "hugging": ({"train/1.jpg": JPEG, "train/metadata.csv": b""}, "train/metadata.csv lies",
+    "fastload pack {0}/train/metadata.csv OUT"),
+    "lines": ({"train/1.jpg": JPEG, "train/metadata.jsonl": b""},
+    "train/metadata.jsonl lies beside the images", "a .csv of path,label"),
     "labelimg": ({"x/1.jpg": JPEG, "x/1.xml": b""}, "x/1.xml lies beside", "--format voc"),
-    "darknet": ({"x/1.jpg": JPEG, "x/2.jpg": JPEG, "x/1.txt": b"", "x/2.txt": b""}, "x/1.txt and x/2.txt lie beside", "--format yolo"),
+    "darknet": ({"x/1.jpg": JPEG, "x/2.jpg": JPEG, "x/1.txt": b"", "x/2.txt": b""},
+    "x/1.txt and x/2.txt lie beside", "--format yolo"),
     "kaggle splits": (
         {"train/1.jpg": JPEG, "test/1.jpg": JPEG, "train.csv": b"", "sample_submission.csv": b""},
         "sample_submission.csv and train.csv lie beside test and train", "fastload pack {0}/train.csv OUT",
@@ -400,7 +418,8 @@ DESCRIBED = {
 @pytest.mark.parametrize("case", DESCRIBED)
 @pytest.mark.parametrize("make", [fastload.pack, fastload.attach])
 def test_images_that_a_file_describes(tmp_path: Path, case: str, make: Any) -> None:
-    """Such images are not packed as one class without a word: the error names the file and the layouts; `folder` says that they are one."""
+    """Such images are not packed as one class without a word: the error names the file and the layouts;
+    `folder` says that they are one."""
     files, what, how = DESCRIBED[case]
     tree(tmp_path / "src", files)
     with pytest.raises(
@@ -433,6 +452,7 @@ def test_images_that_a_file_describes(tmp_path: Path, case: str, make: Any) -> N
     ids=str,
 )
 def test_folders_that_are_classes(tmp_path: Path, files: dict[str, bytes]) -> None:
-    """Class folders stay what they are, also where one is called as a split or as masks are, or files of two have one name."""
+    """Class folders stay what they are, also where one is called as a split or as masks are, or files of
+    two have one name."""
     source = open_source(tree(tmp_path, files))
     assert source.classes == tuple(sorted({name.split("/")[0] for name in files if "/" in name}))

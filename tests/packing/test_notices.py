@@ -1,4 +1,5 @@
-"""What pack tells of its own accord: images of more than 8 bits are refused; smaller losses, and what is left out, counted."""
+"""What pack tells of its own accord: images of more than 8 bits are refused; smaller losses, and what is
+left out, counted."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ DEEP = {
 class TestMoreThan8Bits:
     @pytest.mark.parametrize("encode", ["lossless", "keep", "jpeg", "raw"])
     def test_refused_in_every_mode(self, tmp_path: Path, encode: str) -> None:
-        """No encode mode stores what is left of 16 bits: skipped, each kind of file is counted as one of its own."""
+        """No encode mode stores what is left of 16 bits: skipped, each kind of file is counted as one of
+        its own."""
         src = tree(
             tmp_path / "src",
             {f"c/{name}.png": data for name, data in DEEP.items()} | {"c/good.png": GOOD, "c/bad.png": b"x"},
@@ -158,7 +160,8 @@ def exif(orientation: int) -> bytes:
 
 class TestLosses:
     def test_of_other_formats(self, tmp_path: Path) -> None:
-        """Transparency that is there, frames after the first, other colour spaces: packed as ImageFolder reads them, and counted."""
+        """Transparency that is there, frames after the first, other colour spaces: packed as ImageFolder
+        reads them, and counted."""
         image = picture(0, 8, 8)
         palette = image.convert("P")
         files = {
@@ -186,7 +189,8 @@ class TestLosses:
 
     @pytest.mark.parametrize("encode", ["lossless", "keep", "jpeg", "raw"])
     def test_orientation(self, tmp_path: Path, encode: str) -> None:
-        """Images that carry one are counted where it was not applied, and the note names the option; applied, there is no note."""
+        """Images that carry one are counted where it was not applied, and the note names the option;
+        applied, there is no note."""
         image = picture(0, 16, 16)
         src = tree(
             tmp_path / "src",
@@ -205,7 +209,8 @@ class TestLosses:
     @pytest.mark.parametrize("block", [b"II*\0\xff\xff\xff\x7f\0\0", b"XX*\0", b"MM\0*\0\0\0\x08\xff\xff"])
     @pytest.mark.parametrize("option", ["ignore", "apply"])
     def test_damaged_exif_is_no_reason(self, tmp_path: Path, block: bytes, option: str) -> None:
-        """A PNG whose EXIF block cannot be read is packed as it is, whether the orientation is asked for or not."""
+        """A PNG whose EXIF block cannot be read is packed as it is, whether the orientation is asked for
+        or not."""
         src = tree(tmp_path / "src", {"c/1.png": encoded(picture(0, 8, 8), "PNG", exif=b"Exif\0\0" + block)})
         assert pack(src, tmp_path / "out", exif=option).notices == ()
         assert (stored_samples(tmp_path / "out")[0].pixels == np.asarray(picture(0, 8, 8))).all()
@@ -238,7 +243,8 @@ def test_notices_are_in_the_manifest(tmp_path: Path) -> None:
 
 class TestLeftOut:
     def test_of_a_folder(self, tmp_path: Path) -> None:
-        """Pictures of other types, pictures beside the class folders, links to nothing, other files: each kind with its count and names."""
+        """Pictures of other types, pictures beside the class folders, links to nothing, other files: each
+        kind with its count and names."""
         src = tree(
             tmp_path / "src",
             {

@@ -1,4 +1,5 @@
-"""Columns of objects (fastload/sources/object_column.py): boxes, labels and what else Hugging Face's detection datasets have."""
+"""Columns of objects (fastload/sources/object_column.py): boxes, labels and what else Hugging Face's
+detection datasets have."""
 
 from __future__ import annotations
 
@@ -120,7 +121,8 @@ def assert_holds(path: Path, samples: list[Objects], like: list[Field] = FIELDS)
 def test_objects_are_fields(
     tmp_path: Path, source: Callable[[Path, Any], Any], column: Callable[[list[Objects]], Any]
 ) -> None:
-    """Boxes in their format, one row a box of each number, and JSON of all else, whatever the source and the form of the column."""
+    """Boxes in their format, one row a box of each number, and JSON of all else, whatever the source and
+    the form of the column."""
     given_rows = source(tmp_path / "src", table(column(OF)))
     summary = fastload.pack(given_rows, tmp_path / "out.fl", box_format="xywh")
     assert summary.notices == ()
@@ -131,7 +133,8 @@ def test_objects_are_fields(
 
 @pytest.mark.parametrize("source", [parquet, arrow])
 def test_names_of_classes(tmp_path: Path, source: Callable[[Path, Any], Any]) -> None:
-    """Of the ClassLabel among the objects, in each form that Hugging Face's library has described it; a label beyond them is an error."""
+    """Of the ClassLabel among the objects, in each form that Hugging Face's library has described it; a
+    label beyond them is an error."""
     label = {"names": NAMES, "_type": "ClassLabel"}
     forms: list[Any] = [
         {"category": {"feature": label, "_type": "List"}},
@@ -216,7 +219,8 @@ def test_append_and_attach(tmp_path: Path) -> None:
 
 
 def test_sources_without_objects(tmp_path: Path) -> None:
-    """The format is refused where nothing would heed it: folders, columns without boxes, and files that say what their boxes are."""
+    """The format is refused where nothing would heed it: folders, columns without boxes, and files that
+    say what their boxes are."""
     (tmp_path / "folder/a").mkdir(parents=True)
     (tmp_path / "folder/a/0.jpg").write_bytes(jpeg(0))
     fastload.pack(parquet(tmp_path / "src", table(of_lists(OF))), tmp_path / "out.fl", box_format="xywh")
@@ -296,7 +300,8 @@ NUMBERS = st.floats(0, 1e6, width=32)
     as_dicts=st.booleans(),
 )
 def test_any_objects(boxes: list[tuple[float, ...]], labels: st.DataObject, as_dicts: bool) -> None:
-    """Any boxes, and any whole number of 64 bits with each, come as they are, in both forms; null is no objects."""
+    """Any boxes, and any whole number of 64 bits with each, come as they are, in both forms; null is no
+    objects."""
     column = ObjectColumn("o", {"label": "int64", "boxes": ""}, "cxcywh", ())
     drawn = labels.draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=len(boxes), max_size=len(boxes)))
     value: Any = {"boxes": [list(box) for box in boxes], "label": drawn}
@@ -310,7 +315,8 @@ def test_any_objects(boxes: list[tuple[float, ...]], labels: st.DataObject, as_d
 
 @pytest.mark.parametrize("as_dicts", [False, True])
 def test_the_first_objects_come_late(tmp_path: Path, as_dicts: bool) -> None:
-    """A Dataset's first sample with objects says what they are, if it is among the first 256; else the error says so."""
+    """A Dataset's first sample with objects says what they are, if it is among the first 256; else the
+    error says so."""
 
     def rows_with(first: int, count: int) -> list[dict[str, Any]]:
         made: list[dict[str, Any]] = []

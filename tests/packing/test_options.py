@@ -1,4 +1,5 @@
-"""The options of a pack are the same as a keyword of fastload.pack, as a flag of `fastload pack` and in fastload.packing.options."""
+"""The options of a pack are the same as a keyword of fastload.pack, as a flag of `fastload pack` and in
+fastload.packing.options."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ FLAGS = {
 
 
 def options() -> dict[str, Any]:
-    """Default of each option by name. That of max_pixels is None, for FASTLOAD_MAX_PIXELS, wherever a user gives it."""
+    """Default of each option by name. That of max_pixels is None, for FASTLOAD_MAX_PIXELS, wherever a user
+    gives it."""
     kinds = (PackOptions, TableOptions, LmdbOptions, LayoutOptions, ObjectOptions, RunOptions)
     fields = [each for kind in kinds for each in dataclasses.fields(kind)]
     assert len({each.name for each in fields}) == len(fields), "an option lies in two of the objects"
@@ -87,7 +89,8 @@ def test_the_limit_of_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_choices() -> None:
-    """Words that an option may be are the same for a keyword, a flag and an object, and all others are refused."""
+    """Words that an option may be are the same for a keyword, a flag and an object, and all others are
+    refused."""
     keywords, flags, fields = (get_type_hints(each) for each in (fastload.pack, command, PackOptions))
     for name, kind in CHOICES.items():
         assert keywords[name] == flags[name] == fields[name] == kind
@@ -99,7 +102,8 @@ def test_choices() -> None:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_limits(name: str) -> None:
-    """Each object takes a number from its least to its most, and no other; a flag refuses none that the object takes."""
+    """Each object takes a number from its least to its most, and no other; a flag refuses none that the
+    object takes."""
     kind = PackOptions if name in {each.name for each in dataclasses.fields(PackOptions)} else RunOptions
     least, most = LIMITS[name]
     for value in (least, most):
@@ -120,7 +124,8 @@ def test_limits(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_type_checkers_keywords(name: str) -> None:
-    """A TypedDict has the type of each option's field, or None besides it where that is the default; help() describes each once."""
+    """A TypedDict has the type of each option's field, or None besides it where that is the default;
+    help() describes each once."""
     function = getattr(fastload, name)
     shown = inspect.signature(function).parameters
     for keyword, kind in get_type_hints(COMMANDS[name]).items():
@@ -148,7 +153,10 @@ def test_an_unknown_keyword() -> None:
             getattr(fastload, name)("nowhere", "nothing", qualty=3)
 
 
-FIELD = '    dummy: int = field(default=4, metadata=option("dummy doc", "Dummy help.", limits=(0, 9), as_packed=True))\n'
+FIELD = (
+    '    dummy: int = field(default=4, metadata=option("dummy doc", "Dummy help.", limits=(0, 9), '
+    "as_packed=True))\n"
+)
 EDITS = {
     "fastload/packing/options.py": (
         ("    encode: Encode = field", FIELD),
@@ -190,7 +198,8 @@ print(json.dumps([told, [stored(path) for path in ("a.fl", "b.fl", "c.fl")], tas
 
 
 def test_one_more_option(tmp_path: Path) -> None:
-    """It is declared in one file: from it the keyword and help() of each command, its flag, the manifest's entry, and a cluster's task."""
+    """It is declared in one file: from it the keyword and help() of each command, its flag, the manifest's
+    entry, and a cluster's task."""
     package = Path(fastload.__file__).parent
     shutil.copytree(
         package, tmp_path / "fastload", copy_function=os.symlink, ignore=shutil.ignore_patterns("__pycache__")

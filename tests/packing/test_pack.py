@@ -1,4 +1,5 @@
-"""The pack as a whole: what lies on disk afterwards, and what happens when OUT is in the way, half-written, or the disk is full."""
+"""The pack as a whole: what lies on disk afterwards, and what happens when OUT is in the way,
+half-written, or the disk is full."""
 
 from __future__ import annotations
 
@@ -44,9 +45,8 @@ def test_summary_counts_add_up(tmp_path: Path) -> None:
     assert dict(summary.formats) == {"jpeg": 21, "png": 1}
     assert (summary.kept, summary.transcoded, summary.raw, summary.skipped_count) == (20, 1, 1, 1)
     assert summary.bytes_in == sum(p.stat().st_size for p in src.rglob("*.jpg")) - len(b"nothing")
-    assert (
-        summary.bytes_out == sum(len(s.data) for s in stored_samples(tmp_path / "out")) - 12
-    )  # the raw image's own header
+    # The raw image's own header.
+    assert summary.bytes_out == sum(len(s.data) for s in stored_samples(tmp_path / "out")) - 12
     assert summary.seconds > 0
     assert summary.images_per_second == pytest.approx(22 / summary.seconds)
     stored = Manifest.load(tmp_path / "out").summary
@@ -141,7 +141,8 @@ class TestResume:
     @pytest.mark.parametrize("stop", [0, 1, 55, 149])
     @pytest.mark.parametrize("options", [{}, {"shuffle": True, "seed": 3}])
     def test_equals_an_uninterrupted_pack(self, tmp_path: Path, stop: int, options: dict[str, Any]) -> None:
-        """Stopped anywhere and resumed, with skipped samples among them: the same content and the same summary."""
+        """Stopped anywhere and resumed, with skipped samples among them: the same content and the same
+        summary."""
         options = {**options, "shard_size": 1 << 20, "on_error": "skip"}
         pack(Stops(150, None), tmp_path / "whole", **options)
         with pytest.raises(Interrupted):
@@ -167,7 +168,8 @@ class TestResume:
         assert 0 < summary.packed_now < summary.samples == 180
 
     def test_of_nothing_and_of_a_finished_one(self, tmp_path: Path) -> None:
-        """--resume may stand in a script: it starts where there is nothing, and leaves a finished dataset as it is."""
+        """--resume may stand in a script: it starts where there is nothing, and leaves a finished dataset
+        as it is."""
         src = photos(tmp_path / "src", 5, 30)
         first = pack(src, tmp_path / "out", resume=True)
         before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
@@ -183,7 +185,8 @@ class TestResume:
             pack(Stops(50, None), tmp_path / "out", on_error="skip", quality=80, resume=True)
 
     def test_another_source_of_what_is_not_written(self, tmp_path: Path) -> None:
-        """As long as no shard is complete, a file more or less is no matter (test_resume.py has what is refused afterwards)."""
+        """As long as no shard is complete, a file more or less is no matter (test_resume.py has what is
+        refused afterwards)."""
         src = photos(tmp_path / "src", 6, 30)
         (src / "c2" / "9999.jpg").write_bytes(b"broken")
         with pytest.raises(PackError, match=r"9999\.jpg"):

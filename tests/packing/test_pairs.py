@@ -1,4 +1,5 @@
-"""A Dataset of pairs packs to pairs, whatever their second values are: these come back in their own structure, on every way."""
+"""A Dataset of pairs packs to pairs, whatever their second values are: these come back in their own
+structure, on every way."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("kind", SECONDS)
 def test_pairs(tmp_path: Path, kind: str) -> None:
-    """Samples are the pairs that were packed; batches of both engines are default_collate's, where it takes them."""
+    """Samples are the pairs that were packed; batches of both engines are default_collate's, where it
+    takes them."""
     data = Pairs(SECONDS[kind])
     fastload.pack(data, tmp_path / "d")
     packed = PackedDataset(tmp_path / "d")
@@ -114,7 +116,8 @@ def test_parts_are_fields(tmp_path: Path) -> None:
 
 
 def test_another_structure_later(tmp_path: Path) -> None:
-    """A pair whose structure is another than that of the first 32 is an error that names it and says what to do."""
+    """A pair whose structure is another than that of the first 32 is an error that names it and says what
+    to do."""
     data = Pairs(lambda i: {"a": i} | ({"b": 1} if i == 35 else {}), 40)
     with pytest.raises(PackError, match=r"Pairs\[35\]: .*other keys .*: give all samples the same"):
         fastload.pack(data, tmp_path / "d")

@@ -1,4 +1,5 @@
-"""Places of images in Parquet files (fastload/sources/parquet_pages.py): pyarrow writes the files, and its values are the oracle."""
+"""Places of images in Parquet files (fastload/sources/parquet_pages.py): pyarrow writes the files, and its
+values are the oracle."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ FORMS = list(itertools.product(("1.0", "2.0"), (True, False), (7, 1000), (30_000
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_every_form_that_pyarrow_writes(form: tuple[str, bool, int, int, bool], tmp_path: Path) -> None:
-    """Pages of both versions, with and without dictionaries, small and large, equal and different values, with nulls."""
+    """Pages of both versions, with and without dictionaries, small and large, equal and different values,
+    with nulls."""
     version, dictionary, rows, page, few = form
     images: list[bytes | None] = [BYTES[number % (4 if few else 20)] for number in range(60)]
     nulls, paths = list(images), [None] * 60
@@ -115,9 +117,8 @@ def test_damaged_pages(
     options = {"use_dictionary": dictionary, "data_page_version": version, "data_page_size": 4000}
     pq.write_table(pa.table({"image": column(BYTES[:8], [None] * 8)}), path, compression="none", **options)
     data = bytearray(path.read_bytes())
-    end = (
-        len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    )  # of the pages; a damaged footer ends the process within pyarrow
+    # Of the pages; a damaged footer ends the process within pyarrow.
+    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     heads = [at for at in range(end) if data[at : at + 1] == b"\x15"]  # most of which begin a header
     for _ in range(edits):
         at = (

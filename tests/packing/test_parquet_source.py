@@ -1,4 +1,5 @@
-"""Packing Parquet files (fastload/sources/parquet.py): every column as pyarrow reads it, and what is refused."""
+"""Packing Parquet files (fastload/sources/parquet.py): every column as pyarrow reads it, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def test_a_folder_of_parquet_files_is_a_source(tmp_path: Path) -> None:
 
 
 def test_columns_keep_their_types(tmp_path: Path) -> None:
-    """Values of every type arrive as what they are; lists of numbers are arrays, with 32-bit or 64-bit offsets (Polars)."""
+    """Values of every type arrive as what they are; lists of numbers are arrays, with 32-bit or 64-bit
+    offsets (Polars)."""
     day = datetime.date(2020, 1, 2)
     columns = {
         "caption": pa.array(["ein Hund", "", "\u72ac"]),

@@ -32,7 +32,8 @@ def test_order(workers: int, count: int) -> None:
 
 
 def test_results_in_memory_are_bounded() -> None:
-    """However slow the consumer: what waits is at most the limit, one result a thread, and the chunk that is next."""
+    """However slow the consumer: what waits is at most the limit, one result a thread, and the chunk that
+    is next."""
     lock = threading.Lock()
     alive = most = 0
 
@@ -79,7 +80,8 @@ def test_prepared_inputs_come_from_the_consumer_thread_in_order() -> None:
 
 
 def test_no_threads() -> None:
-    """With no workers, each result is made in the consumer's thread when it is asked for, and a failure comes at its place."""
+    """With no workers, each result is made in the consumer's thread when it is asked for, and a failure
+    comes at its place."""
     made: list[int] = []
 
     def work(position: int, given: Result | None) -> Result:

@@ -9,7 +9,8 @@ from fastload.common.progress import Progress, human_seconds
 
 
 def test_a_log_gets_lines(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line whenever the time is over, with what is done and left, and one at the end; the bar of a terminal is not drawn."""
+    """A line whenever the time is over, with what is done and left, and one at the end; the bar of a
+    terminal is not drawn."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     with Progress(2000, "a\x1b[31m", shown=True) as bar:

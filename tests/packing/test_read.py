@@ -1,4 +1,5 @@
-"""fastload.read (fastload/sources/read.py): samples in files of other programs, as they lie, are those that the source reads."""
+"""fastload.read (fastload/sources/read.py): samples in files of other programs, as they lie, are those
+that the source reads."""
 
 from __future__ import annotations
 
@@ -109,7 +110,8 @@ def test_random_crops_repeat(tmp_path: Path) -> None:
 
 
 def test_compressed_parquet_is_read_by_its_source(tmp_path: Path) -> None:
-    """Its images lie nowhere in one piece: the loader says so, and its worker processes make the same batches."""
+    """Its images lie nowhere in one piece: the loader says so, and its worker processes make the same
+    batches."""
     pq.write_table(table(), tmp_path / "a.parquet", compression="snappy")
     data = read(tmp_path / "a.parquet", transform=EXACT)
     with FastLoader(data, batch_size=5, num_workers=1) as loader:
@@ -117,9 +119,8 @@ def test_compressed_parquet_is_read_by_its_source(tmp_path: Path) -> None:
         assert "does not lie in one piece" in " ".join(loader.explain(all=True).split())
         assert equal(list(loader), by_torch(data, batch_size=5))
     data.transform = np.array
-    with FastLoader(
-        data, num_workers=1, multiprocessing_context="spawn"
-    ) as loader:  # which opens the files again
+    # Which opens the files again.
+    with FastLoader(data, num_workers=1, multiprocessing_context="spawn") as loader:
         assert equal(list(loader), by_torch(data))
 
 
@@ -165,7 +166,8 @@ def data_batch(data: Any, indices: list[int]) -> Any:
 
 
 def test_a_file_that_changes(tmp_path: Path) -> None:
-    """Its places hold for the file that was listed: another one is an error that names it, never other bytes."""
+    """Its places hold for the file that was listed: another one is an error that names it, never other
+    bytes."""
     root = tars(tmp_path)
     data = read(root, transform=EXACT)
     with FastLoader(data, batch_size=COUNT, num_workers=1) as loader:

@@ -1,4 +1,5 @@
-"""MDS, LitData and LMDB sources, each written by hand here: which field a value becomes, and what is refused, with the reason."""
+"""MDS, LitData and LMDB sources, each written by hand here: which field a value becomes, and what is
+refused, with the reason."""
 
 from __future__ import annotations
 
@@ -34,8 +35,10 @@ def mds(
     rows(root / "shard.mds", *samples, head=b"{}")
     names = list(encodings)
     shard = {
-        "format": "mds", "version": 2, "column_names": names, "column_encodings": [encodings[name] for name in names],
-        "column_sizes": [sizes.get(name) for name in names], "samples": len(samples), "compression": None, "zip_data": None,
+        "format": "mds", "version": 2, "column_names": names,
+        "column_encodings": [encodings[name] for name in names],
+        "column_sizes": [sizes.get(name) for name in names], "samples": len(samples), "compression": None,
+        "zip_data": None,
         "raw_data": {"basename": "shard.mds", "bytes": 0, "hashes": {}}, **changed,
     }  # fmt: skip
     (root / "index.json").write_text(json.dumps({"version": 2, "shards": [shard]}))
@@ -56,7 +59,10 @@ class TestMDS:
         """By the column's name, before anything is read."""
         with pytest.raises(
             PackError,
-            match=rf"index\.json: the column 'more' is of encoding '{encoding}', which .*{reason.split()[-1]}",
+            match=(
+                rf"index\.json: the column 'more' is of encoding '{encoding}', which "
+                rf".*{reason.split()[-1]}"
+            ),
         ):
             open_source(mds(tmp_path, {"image": "jpeg", "more": encoding}, {}))
 
@@ -177,7 +183,8 @@ def write_lmdb(path: Path, items: dict[bytes, bytes], **options: Any) -> Path:
 
 class TestLMDB:
     def test_every_key_is_an_image(self, tmp_path: Path) -> None:
-        """Without a pattern: in the order of keys, of a folder or a file, with small values and large ones."""
+        """Without a pattern: in the order of keys, of a folder or a file, with small values and large
+        ones."""
         items = {
             f"k/{n:03d}".encode(): encoded(picture(n, 8, 8 + n), "PNG")
             if n % 3
@@ -194,7 +201,8 @@ class TestLMDB:
         ("pattern", "first", "count"), [("image-%09d", 1, 40), ("%d", 0, 120), ("%06d.jpg", 98, 30)]
     )
     def test_keys_that_count(self, tmp_path: Path, pattern: str, first: int, count: int) -> None:
-        """By number, not by the order of keys; the first missing number ends them, and what follows is counted."""
+        """By number, not by the order of keys; the first missing number ends them, and what follows is
+        counted."""
         items = {
             (pattern % n).encode(): b"\xff\xd8\xff" + b"%d" % n
             for n in [*range(first, first + count), first + count + 3]

@@ -1,4 +1,5 @@
-"""A pack that stopped late goes on: what may have changed meanwhile, what may not, and that the advice it gives can be typed."""
+"""A pack that stopped late goes on: what may have changed meanwhile, what may not, and that the advice it
+gives can be typed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ OPTIONS: dict[str, Any] = {"shard_size": 1 << 20, "workers": 2}
 
 @pytest.fixture(scope="module")
 def images() -> list[bytes]:
-    """Images of some 60 KB, so that shards of 1 MiB hold a handful: the last bad one comes when two are complete."""
+    """Images of some 60 KB, so that shards of 1 MiB hold a handful: the last bad one comes when two are
+    complete."""
     rng = np.random.default_rng(3)
     return [encoded(picture(i, 220, 220), quality=98, comment=rng.bytes(8)) for i in range(COUNT)]
 
@@ -96,7 +98,8 @@ class TestWhatMayChange:
     def test_the_bad_file_is_removed(
         self, tmp_path: Path, images: list[bytes], options: dict[str, Any]
     ) -> None:
-        """Removed, the rest is packed as if it had never been there; shuffled too, since a file less leaves the order of the others."""
+        """Removed, the rest is packed as if it had never been there; shuffled too, since a file less
+        leaves the order of the others."""
         bad = BAD
         if options:  # the one that comes 55th
             names = name_digests(open_source(folder(tmp_path / "probe", images)))
@@ -116,7 +119,8 @@ class TestWhatMayChange:
         same(tmp_path / "out", src, tmp_path / "whole")
 
     def test_files_after_those_written(self, tmp_path: Path, images: list[bytes]) -> None:
-        """New files behind what is written are packed, a limit may be raised or set, and times of change do not matter."""
+        """New files behind what is written are packed, a limit may be raised or set, and times of change
+        do not matter."""
         src = folder(tmp_path / "src", images)
         stop(src, tmp_path / "out", limit=BAD + 1)
         (src / "c" / f"{BAD:04d}.jpg").unlink()
@@ -162,7 +166,8 @@ class TestWhatMayNot:
         return src, tmp_path / "out"
 
     def refused(self, stopped: tuple[Path, Path], match: str, **options: Any) -> None:
-        """Refused with the reason and a way on; what is written stays as it is, and goes on once the reason is gone."""
+        """Refused with the reason and a way on; what is written stays as it is, and goes on once the
+        reason is gone."""
         src, out = stopped
         shards = {path.name: path.read_bytes() for path in out.glob("shard-*")}
         with pytest.raises(PackError, match=match) as caught:
@@ -217,7 +222,8 @@ class TestWhatMayNot:
 
 
 class Bytes:
-    """A Dataset of files' bytes and numbers. It knows of no files, so that names alone say nothing of its samples."""
+    """A Dataset of files' bytes and numbers. It knows of no files, so that names alone say nothing of its
+    samples."""
 
     def __init__(self, images: list[bytes], labels: list[int]) -> None:
         self.images, self.labels, self.read = images, labels, [0] * len(images)
@@ -231,20 +237,25 @@ class Bytes:
 
 
 class TestSourcesWithoutFiles:
-    """A source that cannot say whether a sample is unchanged: the resume reads it, and does not trust its name."""
+    """A source that cannot say whether a sample is unchanged: the resume reads it, and does not trust its
+    name."""
 
     @pytest.fixture
     def given(self, images: list[bytes]) -> list[bytes]:
         return [*images[:BAD], b"broken", *images[BAD + 1 :]]
 
     def test_a_dataset(self, tmp_path: Path, images: list[bytes], given: list[bytes]) -> None:
-        """Unchanged, it goes on; with another image or label among those written it is refused by the sample's name."""
+        """Unchanged, it goes on; with another image or label among those written it is refused by the
+        sample's name."""
         labels = list(range(COUNT))
         stop(Bytes(given, labels), tmp_path / "out")  # type: ignore[arg-type]
         for changed in (Bytes([images[1], *images[1:]], labels), Bytes(images, [7, *labels[1:]])):
             with pytest.raises(
                 PackError,
-                match=r"Bytes\[0\] has changed since it was written, or Bytes gives another sample at every reading",
+                match=(
+                    r"Bytes\[0\] has changed since it was written, or Bytes gives another sample at "
+                    r"every reading"
+                ),
             ):
                 pack(changed, tmp_path / "out", resume=True, **OPTIONS)
         later = Bytes(images, [*labels[:BAD], 70, *labels[BAD + 1 :]])
@@ -255,7 +266,8 @@ class TestSourcesWithoutFiles:
         assert min(later.read[:BAD]) >= 1
 
     def test_another_field_of_a_dataset(self, tmp_path: Path, given: list[bytes]) -> None:
-        """A value beside the label that is another now is found, though many samples have that label; unchanged, the pack goes on."""
+        """A value beside the label that is another now is found, though many samples have that label;
+        unchanged, the pack goes on."""
         rows = [{"image": data, "label": i % 2, "note": f"note {i}"} for i, data in enumerate(given)]
         stop(Listed(rows), tmp_path / "out")
         with pytest.raises(PackError, match=r"Listed\[4\] has changed since it was written"):
@@ -281,7 +293,10 @@ class TestSourcesWithoutFiles:
         stop(source, tmp_path / "out")  # type: ignore[arg-type]
         with pytest.raises(
             PackError,
-            match=r"gives another sample at every reading, which cannot be resumed: .*--overwrite starts again",
+            match=(
+                r"gives another sample at every reading, which cannot be resumed: .*--overwrite starts "
+                r"again"
+            ),
         ):
             pack(source, tmp_path / "out", resume=True, **OPTIONS)
 
@@ -341,7 +356,8 @@ class Listed(list[Any]):
 
 
 def test_labels_of_a_table(tmp_path: Path, images: list[bytes]) -> None:
-    """A label changed in a line that is written is refused by the name of its file; behind it, it may change."""
+    """A label changed in a line that is written is refused by the name of its file; behind it, it may
+    change."""
     tree(tmp_path, {f"{i:04d}.jpg": b"" if i == BAD else data for i, data in enumerate(images)})
     table = tmp_path / "list.csv"
 
@@ -361,7 +377,8 @@ def test_labels_of_a_table(tmp_path: Path, images: list[bytes]) -> None:
 
 
 def test_a_tar(tmp_path: Path, images: list[bytes]) -> None:
-    """Written anew with the bad sample mended, a tar goes on; with a written one changed, it is refused by name."""
+    """Written anew with the bad sample mended, a tar goes on; with a written one changed, it is refused by
+    name."""
 
     def write(changed: dict[int, bytes]) -> None:
         staged = tree(
@@ -381,7 +398,8 @@ def test_a_tar(tmp_path: Path, images: list[bytes]) -> None:
 
 
 def test_a_finished_dataset_of_other_samples(tmp_path: Path, images: list[bytes]) -> None:
-    """--resume of a finished dataset leaves it, whatever on_error says now, but not for another source or limit."""
+    """--resume of a finished dataset leaves it, whatever on_error says now, but not for another source or
+    limit."""
     src = folder(tmp_path / "src", images[:6])
     pack(src, tmp_path / "out")
     assert pack(src, tmp_path / "out", resume=True, on_error="skip").packed_now == 0

@@ -73,7 +73,8 @@ class Classed:
     ],
 )
 def test_class_folders(tmp_path: Path, labels: list[int], classes: list[str] | None, plain: bool) -> None:
-    """Images and labels come back in their order, with their class names; class folders that say all stand alone."""
+    """Images and labels come back in their order, with their class names; class folders that say all stand
+    alone."""
     fastload.pack(Classed(labels, classes), tmp_path / "first")
     unpack(tmp_path / "first", tmp_path / "files")
     assert (tmp_path / "files/fastload.json").exists() != plain
@@ -97,7 +98,8 @@ def test_class_folders(tmp_path: Path, labels: list[int], classes: list[str] | N
 def test_torchvision_numbers_class_folders_alike(
     tmp_path: Path, labels: list[int], classes: list[str] | None, renumbered: bool
 ) -> None:
-    """Class folders have the dataset's labels in torchvision too, also beside classes without a sample, or unpack says otherwise."""
+    """Class folders have the dataset's labels in torchvision too, also beside classes without a sample, or
+    unpack says otherwise."""
     folder = pytest.importorskip("torchvision.datasets").ImageFolder
     fastload.pack(Classed(labels, classes), tmp_path / "first")
     summary = unpack(tmp_path / "first", tmp_path / "files")
@@ -116,7 +118,8 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SOURCES = {
-    "coco": ("coco", {}), "panoptic": ("folders", {}), "VOC2012": ("folders", {"format": "voc", "split": "train"}),
+    "coco": ("coco", {}), "panoptic": ("folders", {}), "VOC2012": ("folders", {"format": "voc",
+    "split": "train"}),
     "yolo": ("folders", {"split": "train"}), "pairs": ("pairs", {}), "ade": ("pairs", {"split": "training"}),
     "cityscapes": ("folders", {"split": "train"}),
 }  # fmt: skip
@@ -124,7 +127,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_layouts(layouts: Path, tmp_path: Path, name: str) -> None:
-    """A dataset of each layout is unpacked to the best known layout that holds all its fields, which gives an equal dataset."""
+    """A dataset of each layout is unpacked to the best known layout that holds all its fields, which gives
+    an equal dataset."""
     layout, options = SOURCES[name]
     fastload.pack(layouts / name, tmp_path / "first", **options)
     summary = unpack(tmp_path / "first", tmp_path / "files")
@@ -151,7 +155,8 @@ class Long:
 
 @pytest.mark.parametrize("too_long", [False, True])
 def test_values_that_no_line_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, too_long: bool) -> None:
-    """More JSON than `pack` reads is not written, but refused, and Parquet is named; up to that it is read again."""
+    """More JSON than `pack` reads is not written, but refused, and Parquet is named; up to that it is read
+    again."""
     fastload.pack(Long(), tmp_path / "first")
     line, member = '{"path": "00000000.png", "blob": "MTIzNDU="}\n', '{"blob": "MTIzNDU="}'
     monkeypatch.setattr("fastload.sources.declaration.JSON_BYTES", len(line) - too_long)
@@ -173,7 +178,8 @@ def test_values_that_no_line_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_picture_that_is_not_beside_the_table(tmp_path: Path) -> None:
-    """A further picture whose bytes were taken out of an exported table is looked for by its path, and named where it is not there."""
+    """A further picture whose bytes were taken out of an exported table is looked for by its path, and
+    named where it is not there."""
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     write_layouts(tmp_path)
     fastload.pack(tmp_path / "pairs", tmp_path / "first")

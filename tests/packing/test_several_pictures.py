@@ -1,4 +1,5 @@
-"""Sources with several pictures a sample: members of WebDataset tars and columns of Hugging Face's datasets are images, masks, rows."""
+"""Sources with several pictures a sample: members of WebDataset tars and columns of Hugging Face's
+datasets are images, masks, rows."""
 
 from __future__ import annotations
 
@@ -104,15 +105,18 @@ class TestHuggingFace:
         """A dataset as the library makes one of features: images, masks and lists."""
         features = datasets.Features(
             {
-                "image": datasets.Image(), "right": datasets.Image(), "mask": datasets.Image(), "depth": datasets.Image(),
+                "image": datasets.Image(), "right": datasets.Image(), "mask": datasets.Image(),
+                "depth": datasets.Image(),
                 "scores": datasets.Sequence(datasets.Value("float32")),
                 "corners": datasets.Sequence(datasets.Sequence(datasets.Value("int16"), length=4)),
-                "tags": datasets.Sequence(datasets.Value("string")), "label": datasets.ClassLabel(names=["a", "b"]),
+                "tags": datasets.Sequence(datasets.Value("string")), "label": datasets.ClassLabel(names=["a",
+                "b"]),
             }
         )  # fmt: skip
         rows = [
             {
-                "image": picture(n, 24, 32), "right": picture(n + 9, 24, 32), "depth": Image.fromarray(DEEP + n),
+                "image": picture(n, 24, 32), "right": picture(n + 9, 24, 32),
+                "depth": Image.fromarray(DEEP + n),
                 "mask": picture(n, 24, 32) if bad and n == 2 else Image.fromarray(mask(n)),
                 "scores": [0.5] * n, "corners": [[n, 1, 2, 3]] * n, "tags": ["x"] * n, "label": n % 2,
             }
@@ -131,7 +135,8 @@ class TestHuggingFace:
         source = open_source(tmp_path / ("x.parquet" if form == "parquet" else "saved"))
         assert {f.name: (f.kind, f.dtype, f.shape) for f in source.fields} == {
             "right": ("image", "", ()), "mask": ("mask", "uint8", ()), "depth": ("image", "uint16", (1,)),
-            "scores": ("array", "float32", (None,)), "corners": ("array", "int16", (None, 4)), "tags": ("json", "", ()),
+            "scores": ("array", "float32", (None,)), "corners": ("array", "int16", (None, 4)),
+            "tags": ("json", "", ()),
             "label": ("int", "int64", ()),
         }  # fmt: skip
         assert source.classes == ("a", "b")

@@ -1,4 +1,5 @@
-"""pack(shard_samples=N): shards end after every N-th place of the order, whatever the samples' sizes and whichever of them are left out."""
+"""pack(shard_samples=N): shards end after every N-th place of the order, whatever the samples' sizes and
+whichever of them are left out."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def shape(out: Path) -> list[tuple[str, int, int, int]]:
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_every_shard_has_so_many_samples(tmp_path: Path, shuffle: bool) -> None:
-    """All but the last have as many as were asked for; samples and their order are those of any other pack."""
+    """All but the last have as many as were asked for; samples and their order are those of any other
+    pack."""
     src, out, other = folder(tmp_path / "src"), tmp_path / "out", tmp_path / "other"
     pack(src, out, shard_samples=EACH, shuffle=shuffle)
     pack(src, other, shuffle=shuffle)
@@ -47,7 +49,8 @@ def test_every_shard_has_so_many_samples(tmp_path: Path, shuffle: bool) -> None:
 
 
 def test_what_is_left_out_moves_nothing(tmp_path: Path) -> None:
-    """Bad samples make their own shard smaller, and one without any sample is missing; all other files keep their bytes."""
+    """Bad samples make their own shard smaller, and one without any sample is missing; all other files
+    keep their bytes."""
     whole, some = tmp_path / "whole", tmp_path / "some"
     pack(folder(tmp_path / "a"), whole, shard_samples=EACH)
     summary = pack(
@@ -71,7 +74,8 @@ def test_what_is_left_out_moves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", [7, 10, 14, 22])
 def test_resume(tmp_path: Path, bad: int) -> None:
-    """A pack that stopped goes on at its last complete shard, with the mended source as under skip, and ends as one without a stop."""
+    """A pack that stopped goes on at its last complete shard, with the mended source as under skip, and
+    ends as one without a stop."""
     src = folder(tmp_path / "src", bad=(2, bad))
     for mend, name in ((False, "skipped"), (True, "mended")):
         out, whole = tmp_path / name, tmp_path / f"{name}-whole"
@@ -103,7 +107,8 @@ class Unplugs(FolderSource):
 
 
 def test_resume_where_a_sample_that_was_left_out_is_gone(tmp_path: Path) -> None:
-    """Places count those left out, which a resume may lack, so that shards go on where they would have gone on with them."""
+    """Places count those left out, which a resume may lack, so that shards go on where they would have
+    gone on with them."""
     src, out = folder(tmp_path / "src", bad=(1,)), tmp_path / "out"
     with pytest.raises(Unplugged):
         pack(Unplugs(str(src)), out, shard_samples=EACH, on_error="skip", workers=1)

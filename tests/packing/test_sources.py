@@ -39,7 +39,8 @@ def npy(array: np.ndarray[Any, Any]) -> bytes:
 
 class TestFolder:
     def test_order_is_that_of_sorted_walks(self, tmp_path: Path) -> None:
-        """Classes by name, folders in the order of os.walk sorted, files by name; only image extensions, in any case."""
+        """Classes by name, folders in the order of os.walk sorted, files by name; only image extensions,
+        in any case."""
         names = [
             "b/2.jpg",
             "b/10.jpg",
@@ -106,7 +107,8 @@ class TestTable:
         assert Manifest.load(tmp_path / "out").classes == ("cat", "dog")
 
     def test_columns_take_the_narrowest_kind(self, tmp_path: Path) -> None:
-        """More columns are int, float, json or text, by what all of their cells are; a kind in the header decides."""
+        """More columns are int, float, json or text, by what all of their cells are; a kind in the header
+        decides."""
         path = self.write(
             tmp_path,
             'label,path,n,score,box,code,as_text:text\n1,a.jpg,-3,0.5,"[1,2]",007,5\n0,b.jpg,12,1,{},x,6\n',
@@ -208,7 +210,8 @@ class TestTar:
             expand(str(tmp_path / "x*.tar"))
 
     def test_a_name_with_marks_of_a_pattern(self, tmp_path: Path) -> None:
-        """A tar that is there under the very name is that tar, though the name could be read as a pattern, which matches another."""
+        """A tar that is there under the very name is that tar, though the name could be read as a pattern,
+        which matches another."""
         write_tar(tmp_path / "train [1].tar", self.members(0, 2))
         write_tar(tmp_path / "train 1.tar", self.members(0, 3))
         assert len(open_source(tmp_path / "train [1].tar")) == 2
@@ -287,7 +290,8 @@ class Items:
 
 class TestDataset:
     def test_every_kind_of_image(self, tmp_path: Path) -> None:
-        """PIL images, arrays of both layouts, grey ones, tensors, bytes and paths all give the same stored pixels."""
+        """PIL images, arrays of both layouts, grey ones, tensors, bytes and paths all give the same stored
+        pixels."""
         torch = pytest.importorskip("torch")
         image = picture(3, 20, 30)
         pixels = np.asarray(image)
@@ -326,7 +330,8 @@ class TestDataset:
         pack(Items([item]), tmp_path / "out")
         kinds = {f.name: f.kind for f in Manifest.load(tmp_path / "out").schema}
         assert kinds == {
-            "image": "image", "label": "int", "w": "float", "name": "text", "box": "array", "d": "json", "b": "bytes",
+            "image": "image", "label": "int", "w": "float", "name": "text", "box": "array", "d": "json",
+            "b": "bytes",
         }  # fmt: skip
         values = stored_samples(tmp_path / "out")[0].values
         assert (values["label"], values["w"], values["name"], values["d"], values["b"]) == (

@@ -1,4 +1,5 @@
-"""Datasets of torch whose samples have masks, boxes and further images: tv_tensors, detection targets, Pillow pictures."""
+"""Datasets of torch whose samples have masks, boxes and further images: tv_tensors, detection targets,
+Pillow pictures."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Made:
 
 
 def picture(rng: np.random.Generator, mode: str = "RGB", size: tuple[int, int] = (12, 10)) -> Image.Image:
-    """A Pillow image of noise, of (width, height); of mode P with colours that are other numbers than its indices."""
+    """A Pillow image of noise, of (width, height); of mode P with colours that are other numbers than its
+    indices."""
     shape = (size[1], size[0], 3) if mode == "RGB" else (size[1], size[0])
     if mode == "I;16":
         return Image.fromarray(rng.integers(0, 65536, shape, dtype=np.uint16))
@@ -78,7 +80,8 @@ def packed(dataset: Any, folder: Path) -> PackedDataset:
 
 
 def test_detection_targets(tmp_path: Path) -> None:
-    """(image, target) pairs: what has as many rows as there are boxes belongs to them, whatever their number."""
+    """(image, target) pairs: what has as many rows as there are boxes belongs to them, whatever their
+    number."""
     dataset = Made(target)
     assert DatasetSource(dataset).fields == (
         Field("boxes", "boxes", format="xyxy"),
@@ -97,7 +100,8 @@ def test_detection_targets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bare", [{0}, {0, 1, 3}, {4}])
 def test_targets_without_boxes(bare: set[int], tmp_path: Path) -> None:
-    """A target that lacks its keys, as torchvision's wrapped CocoDetection gives of an image without annotations, has no objects."""
+    """A target that lacks its keys, as torchvision's wrapped CocoDetection gives of an image without
+    annotations, has no objects."""
 
     def make(index: int, rng: np.random.Generator) -> Any:
         image, given = target(index, rng)
@@ -164,7 +168,8 @@ MASK = Field("mask", "mask")
     [("P", MASK), ("L", MASK), ("I;16", Field("mask", "mask", "uint16")), ("RGB", Field("image2", "image"))],
 )
 def test_pairs_of_pictures(mode: str, field: Field, tmp_path: Path) -> None:
-    """(image, mask) as torchvision's segmentation datasets have them: indices, not colours; and (image, image)."""
+    """(image, mask) as torchvision's segmentation datasets have them: indices, not colours; and (image,
+    image)."""
     dataset = Made(lambda index, rng: (picture(rng), picture(rng, mode)))
     assert DatasetSource(dataset).fields == (field,)
     for index, found in enumerate(packed(dataset, tmp_path)):
@@ -256,7 +261,8 @@ def test_int64_labels_that_grow_later(tmp_path: Path) -> None:
 
 
 def test_several_pictures_as_a_tuple(tmp_path: Path) -> None:
-    """(image, (mask, instances, colours, dict)), as Cityscapes gives of several target types: each is a field."""
+    """(image, (mask, instances, colours, dict)), as Cityscapes gives of several target types: each is a
+    field."""
     dataset = Made(
         lambda index, rng: (
             picture(rng),
@@ -279,7 +285,8 @@ def test_several_pictures_as_a_tuple(tmp_path: Path) -> None:
 
 
 def test_the_first_boxes_come_late(tmp_path: Path) -> None:
-    """Targets have boxes if one of the first 256 samples has; a later one is an error that says so, and names itself."""
+    """Targets have boxes if one of the first 256 samples has; a later one is an error that says so, and
+    names itself."""
 
     def make(index: int, rng: np.random.Generator) -> Any:
         image, given = target(2, rng)

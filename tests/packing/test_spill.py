@@ -92,7 +92,8 @@ def test_numbers() -> None:
 
 @pytest.mark.parametrize("limit", [100, 3000, 1 << 30])
 def test_sorted_texts(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The texts come in the order of `sorted`, from one run or many; long, empty and equal ones too. A sorter can be used again."""
+    """The texts come in the order of `sorted`, from one run or many; long, empty and equal ones too. A
+    sorter can be used again."""
     monkeypatch.setattr(spill, "RUN_BYTES", limit)
     draws, sorter = random.Random(2), TextSorter()
     texts = [draws.randbytes(draws.choice((0, 1, 3, 3, 3, 20))) for _ in range(2000)] + [
@@ -142,10 +143,13 @@ def imagefolder(root: Path) -> list[tuple[str, int]]:
 
 
 ODD = [
-    "a.jpg", "B.jpg", "b.JPG", "Z.Png", " lead.jpg", "two  spaces.jpg", "é.jpg", "e\u0301.jpg", "日本.png", "\U0001f600.jpg", "\ue000.jpg",
-    "\ufffd.jpg", "\udc80.jpg", "\udcff\udc80.jpg", "x\udce9.jpg", "line\nbreak.jpg", "10.jpg", "9.jpg", "-.jpg", "~.jpg", ".jpg",
+    "a.jpg", "B.jpg", "b.JPG", "Z.Png", " lead.jpg", "two  spaces.jpg", "é.jpg", "e\u0301.jpg", "日本.png",
+    "\U0001f600.jpg", "\ue000.jpg",
+    "\ufffd.jpg", "\udc80.jpg", "\udcff\udc80.jpg", "x\udce9.jpg", "line\nbreak.jpg", "10.jpg", "9.jpg",
+    "-.jpg", "~.jpg", ".jpg",
     "\x01.jpg",
-    "sub/a.jpg", "sub-x/a.jpg", "sub/deep/a.jpg", "sub.jpg/in.jpg", "sub x/a.jpg", "SUB/a.jpg", "\udcff/a.jpg", "\uffee/a.jpg",
+    "sub/a.jpg", "sub-x/a.jpg", "sub/deep/a.jpg", "sub.jpg/in.jpg", "sub x/a.jpg", "SUB/a.jpg",
+    "\udcff/a.jpg", "\uffee/a.jpg",
     "\U00010000/a.jpg",
     "notes.txt", "sub/notes.txt", "kelvin.jp\u212a", "a.gif",
 ]  # fmt: skip
@@ -153,8 +157,9 @@ ODD = [
 
 @pytest.mark.parametrize("limit", [100, 1 << 30])
 def test_order_of_odd_names(tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples, labels and keys are in the order of `sorted`, whatever is in names: bytes that are no UTF-8, spaces, cases, code points
-    above those of surrogates; also where the names of a class are sorted by runs."""
+    """Samples, labels and keys are in the order of `sorted`, whatever is in names: bytes that are no UTF-8,
+    spaces, cases, code points above those of surrogates; also where the names of a class are sorted by
+    runs."""
     monkeypatch.setattr(spill, "RUN_BYTES", limit)
     monkeypatch.setattr(spill, "MEMORY_BYTES", limit)
     for top in ("cat", "Dog", "\udcfe", "\ue001", "c at"):
@@ -196,8 +201,8 @@ def test_listing_order_does_not_matter(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.long
 def test_memory_of_a_listing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Listing 50,000 files, and the digests of their names, take less than 10 bytes a sample at their peak, runs and lists in memory
-    included; and hardly more than a listing of a quarter of them."""
+    """Listing 50,000 files, and the digests of their names, take less than 10 bytes a sample at their peak,
+    runs and lists in memory included; and hardly more than a listing of a quarter of them."""
     tree(tmp_path, {"a/0.jpg": b"", "b/0.jpg": b""})
     monkeypatch.setattr(spill, "MEMORY_BYTES", 1 << 16)
     monkeypatch.setattr(spill, "RUN_BYTES", 1 << 18)
@@ -222,7 +227,8 @@ def test_memory_of_a_listing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("small")
 def test_datasets_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pack whose lists are in temporary files gives the bytes of one whose lists are in memory: at once, and stopped and resumed."""
+    """A pack whose lists are in temporary files gives the bytes of one whose lists are in memory: at once,
+    and stopped and resumed."""
     source = tree(
         tmp_path / "src", {f"c{i % 2}/{i}.jpg": encoded(picture(i, 20 + i % 7, 30)) for i in range(120)}
     )
@@ -276,8 +282,9 @@ def test_temporary_files_end_with_their_lists(monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.mark.long
 def test_memory_of_an_unpacked_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The source of an unpacked folder of 25,000 samples, the digests of their names, and the search for pictures that no line names take
-    less than 20 bytes a sample at their peak, and hardly more than those of a quarter of them."""
+    """The source of an unpacked folder of 25,000 samples, the digests of their names, and the search for
+    pictures that no line names take less than 20 bytes a sample at their peak, and hardly more than those of
+    a quarter of them."""
     monkeypatch.setattr(spill, "MEMORY_BYTES", 1 << 14)
     monkeypatch.setattr(spill, "RUN_BYTES", 1 << 17)
     monkeypatch.setattr(unpacked, "_BLOCK", 1 << 16)

@@ -1,4 +1,5 @@
-"""Whatever pack stores decodes to the original's pixels: of broken files too, for everything that writes other bytes than the source's."""
+"""Whatever pack stores decodes to the original's pixels: of broken files too, for everything that writes
+other bytes than the source's."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def cut_by_a_comment(data: bytes, behind: bytes) -> bytes:
 def test_a_marker_segment_inside_the_scan(
     options: dict[str, object], progressive: bool, behind: bytes
 ) -> None:
-    """libjpeg-turbo fills up such a scan at the segment, which stripping removes: what is stored gives the same pixels all the same."""
+    """libjpeg-turbo fills up such a scan at the segment, which stripping removes: what is stored gives the
+    same pixels all the same."""
     data = cut_by_a_comment(encoded(picture(1, 64, 64), quality=95, progressive=progressive), behind)
     same_or_refused(Encoder(PackOptions(**options)), data)  # type: ignore[arg-type]
 
@@ -76,7 +78,8 @@ def test_files_that_stripping_made_unreadable(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_files_keep_their_pixels(seed: int) -> None:
-    """Bits flipped, stretches lost, markers put in anywhere, ends cut, baseline and progressive, restarts: the same pixels, or refused."""
+    """Bits flipped, stretches lost, markers put in anywhere, ends cut, baseline and progressive, restarts:
+    the same pixels, or refused."""
     rng = random.Random(seed)
     encoders = [
         Encoder(PackOptions()),
@@ -109,7 +112,8 @@ def test_damaged_files_keep_their_pixels(seed: int) -> None:
 @pytest.mark.parametrize("orientation", range(2, 9))
 @pytest.mark.parametrize("subsampling", [0, 1, 2])
 def test_turned_coefficients_are_all_there(orientation: int, subsampling: int) -> None:
-    """A file turned by EXIF, turned back, is the source's own coefficients; its pixels are the upright ones, but for rounding."""
+    """A file turned by EXIF, turned back, is the source's own coefficients; its pixels are the upright
+    ones, but for rounding."""
 
     block = Image.Exif()
     block[0x0112] = orientation

@@ -1,4 +1,5 @@
-"""Tables as people have them: other headers, delimiters, index columns; and what is asked where a first line says nothing."""
+"""Tables as people have them: other headers, delimiters, index columns; and what is asked where a first
+line says nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ TWO = (["a.jpg", "b.jpg"], [1, 0], ("cat", "dog"))
     ],
 )
 def test_conventions_that_are_recognised(tmp_path: Path, text: str, name: str) -> None:
-    """Two samples of two classes, whatever the header, the delimiter, the byte order mark, the spaces, the index column."""
+    """Two samples of two classes, whatever the header, the delimiter, the byte order mark, the spaces, the
+    index column."""
     assert read(write(tmp_path, text, name)) == TWO
 
 
@@ -79,7 +81,8 @@ def test_a_header_is_no_class(tmp_path: Path) -> None:
 
 
 def test_samples_are_no_header(tmp_path: Path) -> None:
-    """A first line that names a picture, or a file that is there, is a sample, also where a label is called like a column."""
+    """A first line that names a picture, or a file that is there, is a sample, also where a label is
+    called like a column."""
     assert read(write(tmp_path, "a.jpg,image\nb.jpg,file\n"))[0] == ["a.jpg", "b.jpg"]
     assert read(write(tmp_path, "bare,label\na.jpg,class\n"))[2] == ("class", "label")
     assert read(write(tmp_path, "with,comma.jpg;dog\na.jpg;cat\n"))[0] == ["with,comma.jpg", "a.jpg"]
@@ -177,7 +180,8 @@ NAME = TEXT.map(lambda text: text.replace("/", "").replace("\0", ""))
 @example([(" ", " ", " ", " ", " leading")], (".csv", ","))
 @example([("\n", " \n", '"', '" ', ' "quoted"')], (".csv", ","))
 def test_cells_come_back_byte_for_byte(rows: list[tuple[str, ...]], form: tuple[str, str]) -> None:
-    """Paths, class names and texts that the csv module writes are those of the samples, whatever they begin or end with."""
+    """Paths, class names and texts that the csv module writes are those of the samples, whatever they
+    begin or end with."""
     suffix, delimiter = form
     cells = [
         (f"{before}{number}{after}", f"{left}k{right}", f"{text}")
@@ -202,12 +206,14 @@ def test_cells_come_back_byte_for_byte(rows: list[tuple[str, ...]], form: tuple[
 
 
 def test_spaces_around_numbers_mean_nothing(tmp_path: Path) -> None:
-    """Numbers and JSON after ", " are of the kinds that they are of without the space, labels too; texts keep it."""
+    """Numbers and JSON after ", " are of the kinds that they are of without the space, labels too; texts
+    keep it."""
     lines = "path; label; size; score; tags; box: xyxy; note:text\na.jpg; 3; 7 ;0.5 ; [1]; [1,2,3,4]; x\n"
     path = write(tmp_path, lines)
     source = open_source(path, SourceOptions.of())
     assert [(field.name, field.kind) for field in source.fields] == [
-        ("label", "int"), ("size", "int"), ("score", "float"), ("tags", "json"), ("box", "boxes"), ("note", "text"),
+        ("label", "int"), ("size", "int"), ("score", "float"), ("tags", "json"), ("box", "boxes"), ("note",
+        "text"),
     ]  # fmt: skip
     values = source.read(0).values
     assert [values[name] for name in ("label", "size", "score", "tags", "note")] == [3, 7, 0.5, [1], " x"]
@@ -215,7 +221,8 @@ def test_spaces_around_numbers_mean_nothing(tmp_path: Path) -> None:
 
 
 def test_spaces_that_may_be_meant_otherwise_are_told(tmp_path: Path) -> None:
-    """The summary counts class names that begin with a space; a path whose file is called so without it is an error."""
+    """The summary counts class names that begin with a space; a path whose file is called so without it is
+    an error."""
     summary = pack(write(tmp_path, "a.jpg, dog\nb.jpg, cat\nc.jpg,owl\n"), tmp_path / "out")
     assert Manifest.load(tmp_path / "out").classes == (" cat", " dog", "owl")
     (notice,) = summary.notices

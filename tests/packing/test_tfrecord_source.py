@@ -1,4 +1,5 @@
-"""TFRecord sources, written by hand here: which field a value becomes, and what is refused, with the reason."""
+"""TFRecord sources, written by hand here: which field a value becomes, and what is refused, with the
+reason."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def tfrecord(path: Path, *records: bytes) -> Path:
 
 class TestTFRecord:
     def test_kinds_follow_from_all_surveyed_records(self, tmp_path: Path) -> None:
-        """One number is a number, several of the same count an array, a varying count JSON; bytes are text where all are UTF-8."""
+        """One number is a number, several of the same count an array, a varying count JSON; bytes are text
+        where all are UTF-8."""
         records = [
             example(
                 image=[JPEGS[n]],
@@ -90,7 +92,8 @@ class TestTFRecord:
         ]
         source = open_source(tfrecord(tmp_path / "x.tfrecord", *records))
         assert kinds(source) == {
-            "label": "int", "w": "float", "box": "array", "ids": "array", "tags": "json", "more": "json", "t": "text", "b": "bytes",
+            "label": "int", "w": "float", "box": "array", "ids": "array", "tags": "json", "more": "json",
+            "t": "text", "b": "bytes",
         }  # fmt: skip
         found = source.read(2).values
         assert (found["label"], found["w"], found["tags"], found["more"], found["t"], found["b"]) == (

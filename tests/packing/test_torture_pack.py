@@ -1,4 +1,5 @@
-"""Real odd and broken JPEGs: each packs to the pixels that libjpeg-turbo and Pillow make of it, or is refused by its name."""
+"""Real odd and broken JPEGs: each packs to the pixels that libjpeg-turbo and Pillow make of it, or is
+refused by its name."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def files(shared: Path) -> list[Path]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("encode", ["lossless", "keep", "dct", "raw"])
 def test_every_file_packs_or_is_refused_by_name(files: list[Path], tmp_path: Path, encode: str) -> None:
-    """Lossless, kept or raw: the stored image decodes to the very pixels of the original. What is refused, is what
-    Pillow cannot train on either, and nothing else; its name is in the summary."""
+    """Lossless, kept or raw: the stored image decodes to the very pixels of the original. What is refused, is
+    what Pillow cannot train on either, and nothing else; its name is in the summary."""
     folder = tmp_path / "src" / "c"
     folder.mkdir(parents=True)
     for i, path in enumerate(files):
@@ -65,7 +66,8 @@ def test_every_file_packs_or_is_refused_by_name(files: list[Path], tmp_path: Pat
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("check", ["structure", "entropy"])
 def test_warnings_are_those_of_a_decode(files: list[Path], tmp_path: Path, check: str) -> None:
-    """The summary names exactly the files whose full decode counts a warning; with these real files, for both depths of check."""
+    """The summary names exactly the files whose full decode counts a warning; with these real files, for
+    both depths of check."""
     folder = tmp_path / "src" / "c"
     folder.mkdir(parents=True)
     for path in files:
@@ -98,7 +100,8 @@ def test_each_refused_file_stops_a_pack_by_name(files: list[Path], tmp_path: Pat
 
 
 def test_a_file_in_the_dct_form_is_sound(files: list[Path], shared: Path) -> None:
-    """Packing does not walk such a file: what the form and the markers prove, the walk proves too. Of whole files, and of damaged ones."""
+    """Packing does not walk such a file: what the form and the markers prove, the walk proves too. Of
+    whole files, and of damaged ones."""
     preparer, coder, proved = core.JpegPreparer(), core.DctCoder(), 0
     rng = np.random.default_rng(0)
     for path in (*files, *sorted((shared / "findings").glob("*.jpg"))):

@@ -26,7 +26,8 @@ def write(root: Path, *lines: str) -> Path:
 
 
 def test_every_kind(tmp_path: Path) -> None:
-    """Fields have the kinds of the header, and values are what the cells and the files that they name hold."""
+    """Fields have the kinds of the header, and values are what the cells and the files that they name
+    hold."""
     source = open_source(
         write(
             tmp_path,

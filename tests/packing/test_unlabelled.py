@@ -1,4 +1,5 @@
-"""Images without labels: of a folder, a list, a pattern, or a table of paths or ids; packed as (image, index), as the summary says."""
+"""Images without labels: of a folder, a list, a pattern, or a table of paths or ids; packed as (image,
+index), as the summary says."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ COUNT = 5
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """A folder of JPEGs, of which image n has the grey value n; its order by name is another than that of the values."""
+    """A folder of JPEGs, of which image n has the grey value n; its order by name is another than that of
+    the values."""
     folder = tmp_path / "photos"
     folder.mkdir()
     for index in range(COUNT):
@@ -63,7 +65,8 @@ def sources(photos: Path) -> dict[str, tuple[Any, dict[str, Any], list[str]]]:
 
 @pytest.mark.parametrize("kind", ["folder", "list", "pattern", "numbers", "file", "table", "ids"])
 def test_pairs_of_image_and_index(photos: Path, kind: str) -> None:
-    """Each way gives (image, index), the same attached, unpacked and packed again, and says so in the summary."""
+    """Each way gives (image, index), the same attached, unpacked and packed again, and says so in the
+    summary."""
     source, options, files = sources(photos)[kind]
     out = photos.parent / "out"
     summary = pack(source, out, **options)
@@ -82,7 +85,8 @@ def test_pairs_of_image_and_index(photos: Path, kind: str) -> None:
 
 
 def test_ids_with_labels(photos: Path) -> None:
-    """Ids without folder or suffix may have labels beside them; without the options the error names the options."""
+    """Ids without folder or suffix may have labels beside them; without the options the error names the
+    options."""
     table = photos.parent / "train.csv"
     table.write_text("id,class\n" + "".join(f"x{n},{'odd' if n % 2 else 'even'}\n" for n in range(COUNT)))
     pack(table, photos.parent / "out", images=photos, suffix=".jpg")
@@ -99,7 +103,8 @@ def test_ids_with_labels(photos: Path) -> None:
 
 @pytest.mark.parametrize("beside", ["labels.csv", "instances.json", "x1.txt", "x1.xml"])
 def test_descriptions_beside_images(photos: Path, beside: str) -> None:
-    """A file beside the images that may describe them is an error that names the way, and `format="images"` packs them all the same."""
+    """A file beside the images that may describe them is an error that names the way, and
+    `format="images"` packs them all the same."""
     (photos / beside).write_text("{}")
     with pytest.raises(
         PackError, match=rf"{beside} lies beside the images, which it may describe.*--format images"
@@ -109,7 +114,8 @@ def test_descriptions_beside_images(photos: Path, beside: str) -> None:
 
 
 def test_folders_below(photos: Path) -> None:
-    """With `format="images"` the images at any depth are taken, in ImageFolder's order; other files are noted."""
+    """With `format="images"` the images at any depth are taken, in ImageFolder's order; other files are
+    noted."""
     (photos / "below").mkdir()
     os.rename(photos / "x0.jpg", photos / "below" / "x0.jpg")
     (photos / "notes.doc").touch()

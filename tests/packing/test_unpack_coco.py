@@ -1,4 +1,5 @@
-"""The COCO layout of unpack: pycocotools reads it, pack gives the same dataset, and what it cannot hold is named."""
+"""The COCO layout of unpack: pycocotools reads it, pack gives the same dataset, and what it cannot hold is
+named."""
 
 from __future__ import annotations
 
@@ -58,8 +59,10 @@ def test_everything_that_coco_has(tmp_path: Path) -> None:
     """Polygons, an RLE, crowds, keypoints and captions; sparse category ids of which most have no object."""
     annotations: list[dict[str, Any]] = [
         {
-            "id": 7, "image_id": 10, "category_id": 5, "bbox": [1.1, 2.2, 30.3, 20.4], "area": 99.9, "iscrowd": 0,
-            "segmentation": [[1, 2, 30, 2, 30, 20], [3.5, 30, 9, 30, 9, 39]], "keypoints": [3, 4, 2, 0, 0, 0], "num_keypoints": 1,
+            "id": 7, "image_id": 10, "category_id": 5, "bbox": [1.1, 2.2, 30.3, 20.4], "area": 99.9,
+            "iscrowd": 0,
+            "segmentation": [[1, 2, 30, 2, 30, 20], [3.5, 30, 9, 30, 9, 39]], "keypoints": [3, 4, 2, 0, 0, 0],
+            "num_keypoints": 1,
         },
         {
             "id": 9, "image_id": 12, "category_id": 11, "bbox": [0, 0, 50, 40], "area": 2000, "iscrowd": 1,
@@ -106,7 +109,8 @@ def test_pycocotools_reads_it(layouts: Path, tmp_path: Path) -> None:
 
 
 def test_other_boxes_become_coco(layouts: Path, tmp_path: Path) -> None:
-    """Of Pascal VOC and YOLO, where the user asks for COCO: boxes as [x, y, width, height], and other values as further keys."""
+    """Of Pascal VOC and YOLO, where the user asks for COCO: boxes as [x, y, width, height], and other
+    values as further keys."""
     for name, options in (("VOC2012", {"format": "voc"}), ("yolo", {})):
         fastload.pack(layouts / name, tmp_path / name, split="train", **options)  # type: ignore[arg-type]
         unpack(tmp_path / name, tmp_path / f"{name}-files", layout="coco")
@@ -161,7 +165,8 @@ class Labelled:
 
 @pytest.mark.parametrize("pairs", [[(0, 1), (0, 2)], [(-1, 0)], [(0, 5), (1, 4)], [(0, 5), (2, 6)]])
 def test_labels_that_are_no_order_of_ids(tmp_path: Path, pairs: list[tuple[int, int]]) -> None:
-    """Labels follow the order of category ids in COCO's form; others are refused, and the other layout is named."""
+    """Labels follow the order of category ids in COCO's form; others are refused, and the other layout is
+    named."""
     fastload.pack(Labelled(pairs), tmp_path / "d")
     with pytest.raises(PackError, match=r"category id.*choose the layout folders"):
         unpack(tmp_path / "d", tmp_path / "files", layout="coco")
@@ -262,7 +267,8 @@ def test_a_label_far_beyond_classes(tmp_path: Path) -> None:
 
 
 def test_keypoints_without_labels(tmp_path: Path) -> None:
-    """A category names the points of objects that have no label, without which `pack` would not take them; and NaN is null."""
+    """A category names the points of objects that have no label, without which `pack` would not take them;
+    and NaN is null."""
     fields = (
         Field("keypoints", "keypoints", shape=(2, 3)),
         Field("instances", "instances"),
@@ -287,7 +293,8 @@ def test_keypoints_without_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [(), ("nose", "left_eye", "right_eye")])
 def test_pairs_of_keypoints_come_back(tmp_path: Path, names: tuple[str, ...]) -> None:
-    """Names of keypoints are those of the category, and pairs without names get some that say left and right."""
+    """Names of keypoints are those of the category, and pairs without names get some that say left and
+    right."""
     fields = (
         Field("keypoints", "keypoints", shape=(3, 3), names=names, pairs=((1, 2),)),
         Field("instances", "instances"),
@@ -303,7 +310,8 @@ def test_pairs_of_keypoints_come_back(tmp_path: Path, names: tuple[str, ...]) ->
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12, unique=True), st.data())
 def test_category_ids(ids: list[int], data: st.DataObject) -> None:
-    """Any ascending ids, of which only some have objects, become ids by whose order every label is what it was."""
+    """Any ascending ids, of which only some have objects, become ids by whose order every label is what it
+    was."""
     ordered = sorted(ids)
     seen = data.draw(st.sets(st.integers(0, len(ids) - 1)))
     layout = CocoLayout.__new__(CocoLayout)
@@ -317,7 +325,8 @@ def test_category_ids(ids: list[int], data: st.DataObject) -> None:
 def annotations_of(
     rng: np.random.Generator, ids: list[int], points: bool, captions: bool
 ) -> list[dict[str, Any]]:
-    """Annotations of three images of 40 x 50 pixels: of polygons, run lengths or a box alone, with or without area, crowds among them."""
+    """Annotations of three images of 40 x 50 pixels: of polygons, run lengths or a box alone, with or
+    without area, crowds among them."""
     found: list[dict[str, Any]] = []
     for number in range(int(rng.integers(1, 8))):
         box = (rng.random(4) * (20, 15, 30, 25)).round(int(rng.integers(0, 4))).tolist()
@@ -364,7 +373,8 @@ def annotations_of(
 )
 @settings(max_examples=25)
 def test_any_coco_comes_back(seed: int, ids: list[int], points: bool, captions: bool) -> None:
-    """Packed, unpacked and packed again, a COCO dataset has equal fields, labels and class names; its layout is COCO's."""
+    """Packed, unpacked and packed again, a COCO dataset has equal fields, labels and class names; its
+    layout is COCO's."""
     names = {"keypoints": ["eye", "beak"]} if points else {}
     categories = [{"id": own, "name": f"class {own}", **names} for own in ids]
     annotations = annotations_of(np.random.default_rng(seed), ids, points, captions)

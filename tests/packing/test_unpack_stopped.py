@@ -72,7 +72,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def stopped(packed: tuple[Path, Layout], root: Path) -> tuple[Path, Path]:
-    """A copy of the dataset, and a folder into which it was unpacked up to sample BAD, which could not be read then."""
+    """A copy of the dataset, and a folder into which it was unpacked up to sample BAD, which could not be
+    read then."""
     source, layout = packed
     copy, out = root / "ds", root / "out"
     shutil.copytree(source, copy)
@@ -87,7 +88,8 @@ def stopped(packed: tuple[Path, Layout], root: Path) -> tuple[Path, Path]:
 
 
 def test_the_same_call_goes_on(packed: tuple[Path, Layout], tmp_path: Path) -> None:
-    """After an error, files that were cut off or lost, the folder becomes what an unpack at once makes; others' files stay."""
+    """After an error, files that were cut off or lost, the folder becomes what an unpack at once makes;
+    others' files stay."""
     copy, out = stopped(packed, tmp_path)
     written = sorted(path for path in out.rglob("*.jpg"))
     assert 0 < len(written) < COUNT
@@ -106,7 +108,8 @@ def test_the_same_call_goes_on(packed: tuple[Path, Layout], tmp_path: Path) -> N
 
 
 def test_no_file_of_others_is_replaced(packed: tuple[Path, Layout], tmp_path: Path) -> None:
-    """A file whose bytes are no beginning of those that belong there is left as it is, and named; so is one in place of a text file."""
+    """A file whose bytes are no beginning of those that belong there is left as it is, and named; so is
+    one in place of a text file."""
     copy, out = stopped(packed, tmp_path)
     photo = sorted(out.rglob("*.jpg"))[0]
     good = photo.read_bytes()

@@ -155,7 +155,8 @@ def test_what_is_wrong_in_a_folder(files: Path, tmp_path: Path, words: str) -> N
     ],
 )
 def test_damaged_descriptions(files: Path, tmp_path: Path, name: str, content: bytes, words: str) -> None:
-    """A description, or a list of samples, that cannot be one is an error of the source, with its file and line."""
+    """A description, or a list of samples, that cannot be one is an error of the source, with its file and
+    line."""
     shutil.copytree(files / "folder", tmp_path / "folder")
     (tmp_path / "folder" / name).write_bytes(content)
     with pytest.raises(PackError, match=words):
@@ -163,7 +164,8 @@ def test_damaged_descriptions(files: Path, tmp_path: Path, name: str, content: b
 
 
 def test_lines_in_another_form(files: Path, tmp_path: Path) -> None:
-    """Lines that another program wrote anew, with other blanks and order, and quotes in a path, are the same samples."""
+    """Lines that another program wrote anew, with other blanks and order, and quotes in a path, are the
+    same samples."""
     shutil.copytree(files / "folder", tmp_path / "folder")
     (tmp_path / "folder/b").mkdir(exist_ok=True)
     name = 'b/a", "x.png'
@@ -209,7 +211,8 @@ def test_pictures_that_were_added(files: Path, tmp_path: Path) -> None:
 
 
 def test_an_image_of_another_name(tmp_path: Path) -> None:
-    """A dataset of another writer, whose image has another name and is not its first field: the image is called image again."""
+    """A dataset of another writer, whose image has another name and is not its first field: the image is
+    called image again."""
     schema = Schema((Field("label", "int"), Field("photo", "image"), Field("size", "int")))
     writer = DatasetWriter(tmp_path / "first", schema, shard_size=1 << 20, options={})
     writer.append(
@@ -226,7 +229,8 @@ def test_an_image_of_another_name(tmp_path: Path) -> None:
 
 
 def test_parquet_that_was_changed(files: Path, tmp_path: Path) -> None:
-    """Columns that are no longer those of the description are told by their names and types; a null is its sample's error."""
+    """Columns that are no longer those of the description are told by their names and types; a null is its
+    sample's error."""
     parquet = pytest.importorskip("pyarrow.parquet")
     import pyarrow as pa
 
@@ -257,7 +261,8 @@ def test_hugging_face_reads_it(files: Path, tmp_path: Path) -> None:
         import numpy as np
         from datasets import load_dataset
         found = load_dataset("parquet", data_files=sys.argv[1], cache_dir=sys.argv[2], split="train")
-        print(json.dumps([found.features["label"].names, [np.asarray(row["mask"]).max().item() for row in found], found["boxes"][:]]))
+        masks = [np.asarray(row["mask"]).max().item() for row in found]
+        print(json.dumps([found.features["label"].names, masks, found["boxes"][:]]))
     """
     pytest.importorskip("datasets")
     export(files / "few.fl", tmp_path / "few.parquet")
@@ -275,7 +280,8 @@ def test_without_pillow(files: Path, tmp_path: Path) -> None:
         sys.modules["PIL"] = None
         from fastload.errors import PackError
         from fastload.packing import export, unpack
-        for call in (lambda: unpack(sys.argv[1], sys.argv[2] + "/u"), lambda: export(sys.argv[1], sys.argv[2] + "/e.tar")):
+        for call in (lambda: unpack(sys.argv[1], sys.argv[2] + "/u"), lambda: export(sys.argv[1],
+            sys.argv[2] + "/e.tar")):
             try:
                 call()
             except PackError as error:
@@ -292,7 +298,8 @@ def test_without_pillow(files: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["folder/fields.jsonl", "folder/fastload.json", "few.tar", "few.parquet"])
 def test_flipped_bytes(files: Path, tmp_path: Path, name: str) -> None:
-    """Whatever bytes are damaged, opening and reading gives samples, or errors of the packer's own; and packing under skip ends."""
+    """Whatever bytes are damaged, opening and reading gives samples, or errors of the packer's own; and
+    packing under skip ends."""
     pytest.importorskip("pyarrow")
     export(files / "few.fl", tmp_path / "few.parquet")
     shutil.copytree(files / "folder", tmp_path / "folder")

@@ -93,7 +93,8 @@ class TestVerify:
 
 class TestUnpack:
     def test_stored_bytes_come_back(self, dataset: Path, tmp_path: Path) -> None:
-        """Files in class folders, in order, with the stored bytes; raw pixels as PNG; packing them again gives the same."""
+        """Files in class folders, in order, with the stored bytes; raw pixels as PNG; packing them again
+        gives the same."""
         summary = unpack(dataset, tmp_path / "files")
         stored = stored_samples(dataset)
         for index, sample in enumerate(stored):
@@ -129,11 +130,13 @@ class TestUnpack:
         unpack(tmp_path / "ds", tmp_path / "files")
         line = json.loads((tmp_path / "files" / "fields.jsonl").read_text(encoding="utf-8"))
         assert line == {
-            "path": "00000000.jpg", "label": "x", "a": [0.0, 1.0], "b": base64.b64encode(b"\0\1").decode(), "j": {"k": None}, "f": 0.5,
+            "path": "00000000.jpg", "label": "x", "a": [0.0, 1.0], "b": base64.b64encode(b"\0\1").decode(),
+            "j": {"k": None}, "f": 0.5,
         }  # fmt: skip
 
     def test_hostile_class_names_stay_inside(self, tmp_path: Path) -> None:
-        """Names that climb, hide, collide or are too long become plain, different folders below the target."""
+        """Names that climb, hide, collide or are too long become plain, different folders below the
+        target."""
         names = [
             "../../up",
             "/etc",

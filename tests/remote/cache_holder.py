@@ -1,7 +1,9 @@
-"""A program that has a dataset in a bucket open through a cache, and reads all of it whenever it is told to: without torch.
+"""A program that has a dataset in a bucket open through a cache, and reads all of it whenever it is told to:
+without torch.
 
-Its argument is JSON, arguments of RemoteFiles. Each line of its input makes it read every record, and print a line of JSON: checksums,
-bytes that it has fetched, and the number of samples in the cache; before the first, one of the warnings that opening gave.
+Its argument is JSON, arguments of RemoteFiles. Each line of its input makes it read every record, and print a
+line of JSON: checksums, bytes that it has fetched, and the number of samples in the cache; before the first,
+one of the warnings that opening gave.
 """
 
 from __future__ import annotations

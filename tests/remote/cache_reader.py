@@ -1,7 +1,9 @@
-"""A program that reads a dataset in a bucket through a cache and prints what it read: a process of its own, without torch.
+"""A program that reads a dataset in a bucket through a cache and prints what it read: a process of its own,
+without torch.
 
-Its argument is JSON: `files` (arguments of RemoteFiles), `seed` of the order, and for those that are killed `kill_at`: the name of a call,
-"create", "claim", "write" or "mark", and the number of the one at which the process kills itself.
+Its argument is JSON: `files` (arguments of RemoteFiles), `seed` of the order, and for those that are killed
+`kill_at`: the name of a call, "create", "claim", "write" or "mark", and the number of the one at which the
+process kills itself.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ from fastload import PackedDataset, push
 from fastload.remote.client import open_objects
 from fastload.remote.objects import Objects
 
-sys.path.insert(
-    0, str(Path(__file__).resolve().parents[1] / "store")
-)  # its helpers are modules for these tests
+# Its helpers are modules for these tests.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "store"))
 
 _count = itertools.count()
 
@@ -34,7 +33,8 @@ def s3_url(seaweedfs: SeaweedFS) -> str:
 
 @pytest.fixture
 def open_s3(seaweedfs: SeaweedFS, s3_url: str) -> Iterator[Callable[..., Objects]]:
-    """Opens `s3_url`, or another, with options changed as given; what it opened is closed at the test's end."""
+    """Opens `s3_url`, or another, with options changed as given; what it opened is closed at the test's
+    end."""
     opened: list[Objects] = []
 
     def open_(url: str | None = None, timeout: float = 20.0, **changed: object) -> Objects:

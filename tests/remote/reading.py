@@ -1,4 +1,5 @@
-"""What tests of reading from a bucket share: datasets of real photos with every kind of field, and comparisons with the local one."""
+"""What tests of reading from a bucket share: datasets of real photos with every kind of field, and
+comparisons with the local one."""
 
 from __future__ import annotations
 
@@ -144,7 +145,8 @@ def same(first: Any, second: Any) -> bool:
 
 
 def batches(dataset: Any, epochs: int = 1, **arguments: Any) -> list[Any]:
-    """The batches of some epochs of a shuffled loader over two threads, unless arguments say otherwise; tensors copied."""
+    """The batches of some epochs of a shuffled loader over two threads, unless arguments say otherwise;
+    tensors copied."""
     given = {"batch_size": 16, "shuffle": True, "seed": 1, "num_workers": 2, **arguments}
     loader = FastLoader(dataset, **given)
     try:
@@ -204,7 +206,10 @@ class Reader:
             "cache_size": more.pop("cache_size", None),
         }
         given = json.dumps({"files": files, "seed": seed, **more})
-        source = f"import sys; sys.path.insert(0, {str(HERE)!r}); import cache_reader\n{prelude}\ncache_reader.main()"
+        source = (
+            f"import sys; sys.path.insert(0, {str(HERE)!r}); import "
+            f"cache_reader\n{prelude}\ncache_reader.main()"
+        )
         command = [sys.executable, "-W", "error", "-c", source, given]
         environment = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1])}
         self.process = subprocess.Popen(

@@ -1,8 +1,10 @@
-"""Run by tests: pushes, pulls and packs in forked children that SIGKILL themselves at one request or disk call each; then again, unharmed.
+"""Run by tests: pushes, pulls and packs in forked children that SIGKILL themselves at one request or disk
+call each; then again, unharmed.
 
-Usage: remote_kill_points.py SCENARIO FOLDER URL OPTIONS FIRST STEP, where OPTIONS are storage_options as JSON. The points are FIRST,
-FIRST + STEP, ...; prints the last one.
-FOLDER has `one` and `two`, packed datasets, and `src`, the source of `one`, which was packed by `packed_from`.
+Usage: remote_kill_points.py SCENARIO FOLDER URL OPTIONS FIRST STEP, where OPTIONS are storage_options as
+JSON. The points are FIRST, FIRST + STEP, ...; prints the last one.
+FOLDER has `one` and `two`, packed datasets, and `src`, the source of `one`, which was packed by
+`packed_from`.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ def unharmed(point: int, *steps: Callable[[], object]) -> None:
 
 
 class Scenarios:
-    """Scenarios, each a method: what is killed, what must hold at once, and what must hold when it has run again."""
+    """Scenarios, each a method: what is killed, what must hold at once, and what must hold when it has run
+    again."""
 
     def __init__(self, folder: Path, url: str, options: dict[str, object], points: range) -> None:
         self.folder = folder

@@ -1,4 +1,5 @@
-"""The table of answers in docs/reliability.md, row by row: what each does while a dataset is opened, once it is open, and to a write."""
+"""The table of answers in docs/reliability.md, row by row: what each does while a dataset is opened, once
+it is open, and to a write."""
 
 from __future__ import annotations
 
@@ -183,7 +184,8 @@ def test_reading_tries_again(
 def test_reading_gives_up_after_the_timeout(
     proxy: Proxy, opened: Callable[..., PackedDataset], answer: str
 ) -> None:
-    """One RemoteError that names object, range, tries and cause; the next sample comes once the server is well."""
+    """One RemoteError that names object, range, tries and cause; the next sample comes once the server is
+    well."""
     dataset = opened(timeout=2.0)
     spoil(proxy, answer, 10_000, SHARD)
     named = r"reading bytes \d+-\d+ of s3://\S+/(shard-\d+.lmdb|index-\d+.bin) failed after \d+ tries in "

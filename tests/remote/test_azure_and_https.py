@@ -110,7 +110,8 @@ def test_an_unknown_certificate_is_refused_at_once(nginx: Nginx, served: str) ->
 
 
 def test_plain_http_needs_no_option(nginx: Nginx, served: str) -> None:
-    """Its URL says http. Neither listing nor writing is known to a plain web server: one clear error at once."""
+    """Its URL says http. Neither listing nor writing is known to a plain web server: one clear error at
+    once."""
     objects = open_objects(f"{nginx.http}/{served}", timeout=20.0)
     assert objects.get("a", len(BODY)) == BODY
     for call in (objects.list, lambda: objects.put("b", b"x")):

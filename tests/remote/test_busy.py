@@ -1,4 +1,5 @@
-"""A server that answers 429 or 503 with Retry-After is waited for with few requests, however many calls are under way."""
+"""A server that answers 429 or 503 with Retry-After is waited for with few requests, however many calls
+are under way."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def _blocking(objects: Objects) -> list[bytes]:
 def test_a_busy_server_is_waited_for_with_few_requests(
     open_s3: Open, proxy: Proxy, read: Callable[[Objects], list[bytes]], status: int
 ) -> None:
-    """60 calls and 5 s of Retry-After: the first try of each, then one request at a time, of all calls together; all get their bytes."""
+    """60 calls and 5 s of Retry-After: the first try of each, then one request at a time, of all calls
+    together; all get their bytes."""
     open_s3().put("a", BODY)
     objects = open_s3(endpoint=proxy.endpoint, timeout=60.0)
     proxy.counts(reset=True)
@@ -68,7 +70,8 @@ def test_a_busy_server_is_waited_for_with_few_requests(
 
 
 def test_a_call_that_begins_while_the_server_is_busy_waits_for_its_turn(open_s3: Open, proxy: Proxy) -> None:
-    """It makes no request before; where its turn does not come within the timeout it says what the server answered."""
+    """It makes no request before; where its turn does not come within the timeout it says what the server
+    answered."""
     open_s3().put("a", BODY)
     objects = open_s3(endpoint=proxy.endpoint, timeout=3.0)
     proxy.spoil("status", 10_000)
@@ -86,7 +89,8 @@ def test_a_call_that_begins_while_the_server_is_busy_waits_for_its_turn(open_s3:
 
 
 def test_any_other_answer_lets_all_go_on() -> None:
-    """And an old answer does not close it again further; a call that never comes back from its turn holds nobody up for good."""
+    """And an old answer does not close it again further; a call that never comes back from its turn holds
+    nobody up for good."""
     server, busy = BusyServer(), of_status(503)
     assert server.turn()[0] == 0
     began = time.monotonic()
@@ -117,7 +121,8 @@ def test_closing_ends_the_wait_for_a_turn(open_s3: Open, proxy: Proxy) -> None:
 
 
 def test_pauses_leave_the_loop_its_numbers() -> None:
-    """Threads that fetch beside a loop take no number from Python's generator for their pauses, which differ all the same."""
+    """Threads that fetch beside a loop take no number from Python's generator for their pauses, which
+    differ all the same."""
     before, busy = random.getstate(), of_status(503)
     pauses = {Tries("reading", "s3://x", 60.0).pause(busy) for _ in range(9)}
     BusyServer().refused(busy, 0.0, 60.0)

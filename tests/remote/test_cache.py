@@ -1,4 +1,5 @@
-"""The cache of datasets in buckets: never over budget, shared by all processes of a host, left in order by those that are killed."""
+"""The cache of datasets in buckets: never over budget, shared by all processes of a host, left in order by
+those that are killed."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def crcs(photos: Path) -> list[int]:
 def test_eight_processes_never_exceed_the_budget(
     seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path
 ) -> None:
-    """While eight processes fill it at once, the folder never takes more than cache_size; all of them read right; what is cached stays."""
+    """While eight processes fill it at once, the folder never takes more than cache_size; all of them read
+    right; what is cached stays."""
     size = size_of(photos) // 3
     readers = [Reader(seaweedfs, cache, seed, URL, cache_size=size) for seed in range(8)]
     most = 0
@@ -93,7 +95,8 @@ def test_each_byte_is_fetched_once_for_all_processes(
 def test_grants_of_killed_processes_are_found_again(
     seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path
 ) -> None:
-    """Processes that are killed leave what they were granted; it is used by those after them, who need not be alone."""
+    """Processes that are killed leave what they were granted; it is used by those after them, who need not
+    be alone."""
     size = size_of(photos) + 200_000
     holder = RemoteFiles(URL, cache, size, seaweedfs.options())
     with DatasetReader(holder):
@@ -107,7 +110,8 @@ def test_grants_of_killed_processes_are_found_again(
 def test_unused_datasets_go_oldest_first_and_used_ones_stay(
     photos: Path, copies: list[str], cache: Path, opened: Any
 ) -> None:
-    """Room for two and a half: a third one takes the place of the one that was opened longest ago and is used by nobody."""
+    """Room for two and a half: a third one takes the place of the one that was opened longest ago and is
+    used by nobody."""
     size = int(2.5 * size_of(photos))
     for number, url in enumerate((URL, copies[0])):
         dataset = opened(url, cache_size=size)
@@ -142,7 +146,8 @@ def test_unused_datasets_go_oldest_first_and_used_ones_stay(
 def test_a_replaced_dataset_s_cache_makes_room(
     seaweedfs: SeaweedFS, photos: Path, cache: Path, opened: Any, s3_url: str, tmp_path: Path
 ) -> None:
-    """What was cached of the dataset that was at a URL before goes when the new one is opened, and not while somebody reads the old one."""
+    """What was cached of the dataset that was at a URL before goes when the new one is opened, and not
+    while somebody reads the old one."""
     push(photos, s3_url, storage_options=seaweedfs.options())
     old = opened(s3_url)
     batches(old)
@@ -165,7 +170,8 @@ def test_a_cache_of_nothing_makes_no_file(opened: Any, photos: Path, cache: Path
 
 
 def test_a_full_disk(photos: Path, copies: list[str], opened: Any, tmp_path: Path) -> None:
-    """A disk with less room than the cache may take: what does not fit is used from memory, and nothing fails."""
+    """A disk with less room than the cache may take: what does not fit is used from memory, and nothing
+    fails."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(
@@ -212,7 +218,8 @@ def test_killed_right_after_a_call(
 
 @pytest.mark.long
 def test_killed_at_any_moment(seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path) -> None:
-    """kill -9 at random moments, of processes that run two at a time, in a cache that has room for most; then everything is right."""
+    """kill -9 at random moments, of processes that run two at a time, in a cache that has room for most;
+    then everything is right."""
     seed = random.randrange(1 << 30)
     draw, size = random.Random(seed), int(0.8 * size_of(photos))
     for round_ in range(8):
@@ -232,7 +239,8 @@ def test_killed_at_any_moment(seaweedfs: SeaweedFS, photos: Path, crcs: list[int
 
 
 def test_nothing_is_left_after_close(photos: Path, opened: Any, cache: Path, no_leaks: None) -> None:
-    """Neither descriptors, nor threads of Python, nor files in /tmp and /dev/shm: after close(), and after collection."""
+    """Neither descriptors, nor threads of Python, nor files in /tmp and /dev/shm: after close(), and after
+    collection."""
     before_shm = entries()
 
     def held() -> tuple[list[str], list[str]]:
@@ -252,7 +260,8 @@ def test_nothing_is_left_after_close(photos: Path, opened: Any, cache: Path, no_
 def test_the_thread_that_fetches_keeps_nothing_of_what_was_closed(
     photos: Path, opened: Any, cache: Path, tmp_path: Path
 ) -> None:
-    """Once close() returns, no native object is left, though the thread goes on for another dataset and gets the interpreter late."""
+    """Once close() returns, no native object is left, though the thread goes on for another dataset and
+    gets the interpreter late."""
     opened(cache=tmp_path / "other")
     switching = sys.getswitchinterval()
     sys.setswitchinterval(0.05)
@@ -269,7 +278,8 @@ def test_the_thread_that_fetches_keeps_nothing_of_what_was_closed(
 
 
 def test_collected_without_close(seaweedfs: SeaweedFS, photos: Path, cache: Path) -> None:
-    """A dataset that nobody holds any more lets go of its files and of the thread, also with requests on their way."""
+    """A dataset that nobody holds any more lets go of its files and of the thread, also with requests on
+    their way."""
     dataset = PackedDataset(URL, CROP, cache=cache, storage_options=seaweedfs.options())
     iterator = iter(reading.FastLoader(dataset, batch_size=8, shuffle=True, num_workers=2))
     next(iterator)
@@ -289,7 +299,8 @@ OTHER = f"{ANEW}; folder.is_local = lambda path: False"
 def test_another_host_is_refused_and_takes_over_later(
     seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With one sentence that names the folder and the host; once nobody has used the folder for ALIVE_S, it is the other host's."""
+    """With one sentence that names the folder and the host; once nobody has used the folder for ALIVE_S,
+    it is the other host's."""
     monkeypatch.setattr(cache_folder, "is_local", lambda path: False)
     files = RemoteFiles(URL, cache, None, seaweedfs.options())
     with DatasetReader(files) as reader:
@@ -314,7 +325,8 @@ def test_another_host_is_refused_and_takes_over_later(
 def test_a_host_that_was_started_anew_has_its_cache_at_once(
     seaweedfs: SeaweedFS, photos: Path, crcs: list[int], cache: Path
 ) -> None:
-    """Its boot ID is another, and the folder is on its own disk, as it was: nothing is waited for, and what is cached is used."""
+    """Its boot ID is another, and the folder is on its own disk, as it was: nothing is waited for, and
+    what is cached is used."""
     cache.mkdir()
     if not is_local(cache):
         pytest.skip("the tests' folder is on a network file system")
@@ -328,7 +340,8 @@ def test_a_host_that_was_started_anew_has_its_cache_at_once(
 def test_a_folder_that_another_host_may_see_is_refused(
     cache: Path, monkeypatch: pytest.MonkeyPatch, was: bool | None, now: bool
 ) -> None:
-    """An exported disk is local for the server alone, a network file system for nobody: who comes second is refused, whoever that is."""
+    """An exported disk is local for the server alone, a network file system for nobody: who comes second
+    is refused, whoever that is."""
     monkeypatch.setattr(cache_folder, "is_local", lambda path: bool(was))
     CacheFolder(cache).close()
     if was is None:  # written by an earlier fastload
@@ -365,7 +378,8 @@ def test_a_folder_in_use_is_renewed_though_nothing_is_fetched(
 def test_default_folder(
     seaweedfs: SeaweedFS, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FASTLOAD_CACHE, then XDG_CACHE_HOME, then ~/.cache; train/ and val/, and two endpoints, never share a folder."""
+    """FASTLOAD_CACHE, then XDG_CACHE_HOME, then ~/.cache; train/ and val/, and two endpoints, never share
+    a folder."""
     monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "named"))
     dataset = PackedDataset(URL, CROP, storage_options=seaweedfs.options())
     batches(dataset)

@@ -28,7 +28,8 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def test_filled_listed_removed(dataset: Path, seaweedfs: SeaweedFS, s3_url: str, tmp_path: Path) -> None:
-    """A cache that was filled has every sample, nothing is fetched after that, and it is removed only while nobody has it open."""
+    """A cache that was filled has every sample, nothing is fetched after that, and it is removed only
+    while nobody has it open."""
     push(dataset, s3_url, storage_options=seaweedfs.options(), progress=False)
     given = [f"--storage-option={key}={value}" for key, value in seaweedfs.options().items()]
     cache = str(tmp_path / "cache")

@@ -1,4 +1,5 @@
-"""What damages or removes a cache while it is used, or between two runs: samples are right, and the cache is right again after that."""
+"""What damages or removes a cache while it is used, or between two runs: samples are right, and the cache
+is right again after that."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def filled(opened: Any, cache: Path) -> PackedDataset:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("how", ["flipped", "truncated", "states", "zeroed", "tables", "tables and records"])
 def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how: str, workers: int) -> None:
-    """Whatever becomes of the files while they are open or between two runs, samples are right, and the cache is right again after that."""
+    """Whatever becomes of the files while they are open or between two runs, samples are right, and the
+    cache is right again after that."""
     dataset = filled(opened, cache)
     expected = batches(PackedDataset(photos, CROP, fields=FIELDS), num_workers=workers)
     suffixes = {
@@ -64,9 +66,8 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
     if how == "states":  # in a new process: it finds garbage in them
         dataset.close()
     assert same(batches(dataset, num_workers=workers), expected)
-    assert (
-        fetched(dataset) > 0 or how == "states"
-    )  # a state that is nonsense is no reason to fetch: the bytes are compared
+    # A state that is nonsense is no reason to fetch: the bytes are compared.
+    assert fetched(dataset) > 0 or how == "states"
     assert same(batches(dataset, num_workers=workers), expected)
     dataset.close()
     again = opened(fields=FIELDS)
@@ -91,7 +92,8 @@ def test_damage_is_healed_by_a_fetch(opened: Any, photos: Path, cache: Path, how
 def test_what_a_power_failure_left_empty_is_fetched_again(
     opened: Any, photos: Path, cache: Path, engine: dict[str, Any]
 ) -> None:
-    """Ranges that are marked as there and hold zeros: right batches on the other engines too, in a process that finds them so."""
+    """Ranges that are marked as there and hold zeros: right batches on the other engines too, in a process
+    that finds them so."""
     filled(opened, cache).close()
     for path in data_files(cache):
         size = path.stat().st_size
@@ -105,7 +107,8 @@ def test_what_a_power_failure_left_empty_is_fetched_again(
 
 
 def test_a_damaged_sidecar_is_fetched_once(opened: Any, photos: Path, cache: Path) -> None:
-    """As a power failure may leave it: the next one who opens the dataset mends it, and those after that find it good."""
+    """As a power failure may leave it: the next one who opens the dataset mends it, and those after that
+    find it good."""
     filled(opened, cache).close()
     files = data_files(cache, ".bin")
     good = [path.read_bytes() for path in files]
@@ -119,7 +122,8 @@ def test_a_damaged_sidecar_is_fetched_once(opened: Any, photos: Path, cache: Pat
 
 
 def test_damaged_columns_are_healed(opened: Any, photos: Path, cache: Path) -> None:
-    """A column that is read from the cache is compared with its checksum, and fetched again where it differs."""
+    """A column that is read from the cache is compared with its checksum, and fetched again where it
+    differs."""
     filled(opened, cache).close()
     for path in data_files(cache):
         damage(path)
@@ -131,7 +135,8 @@ def test_damaged_columns_are_healed(opened: Any, photos: Path, cache: Path) -> N
 def test_a_cache_that_is_removed_while_it_is_used(
     opened: Any, photos: Path, cache: Path, engine: str
 ) -> None:
-    """rm -rf of all of it: readers go on, whether another process makes it anew or not, and the next one finds a good cache."""
+    """rm -rf of all of it: readers go on, whether another process makes it anew or not, and the next one
+    finds a good cache."""
     dataset = opened(seed=1)
     local = PackedDataset(photos, CROP, seed=1)
     read = (lambda d: batches(d)) if engine == "native" else (lambda d: d.__getitems__(range(len(d))))

@@ -1,4 +1,5 @@
-"""Objects of a real S3 server are read, listed, written and deleted as they are; what cannot be done is one clear sentence."""
+"""Objects of a real S3 server are read, listed, written and deleted as they are; what cannot be done is
+one clear sentence."""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ def test_a_range_beyond_the_object_is_an_error(open_s3: Open) -> None:
 def test_access_denied_says_what_to_check_and_no_secret(
     open_s3: Open, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """At once, after one more try with the store made anew; neither the message nor what was printed holds a key."""
+    """At once, after one more try with the store made anew; neither the message nor what was printed holds
+    a key."""
     for changed in ({"secret_access_key": "TOPSECRET"}, {"access_key_id": "TOPSECRET"}):
         with pytest.raises(
             RemoteError, match=r"2 tries .*access denied: .*403.*check the credentials"

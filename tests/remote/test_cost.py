@@ -1,4 +1,5 @@
-"""Cost of an epoch: requests and bytes are those of a cache that keeps what it has, by a simulation; money is theirs at the price."""
+"""Cost of an epoch: requests and bytes are those of a cache that keeps what it has, by a simulation; money
+is theirs at the price."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ SAMPLE = BLOCK_BYTES // 16
 
 
 def simulated(samples: int, cached: int) -> tuple[Traffic, Traffic]:
-    """Traffic of two epochs over samples of 1/16 block, of which the first `cached` blocks stay in the cache."""
+    """Traffic of two epochs over samples of 1/16 block, of which the first `cached` blocks stay in the
+    cache."""
     have: set[int] = set()
     epochs = []
     for _ in range(2):

@@ -1,4 +1,5 @@
-"""Credentials that expire or change while a dataset is read are renewed, in every process; those that are not are one clear error."""
+"""Credentials that expire or change while a dataset is read are renewed, in every process; those that are
+not are one clear error."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def by_token(azurite: Azurite, provider: Callable[[], Any]) -> dict[str, Any]:
 def test_tokens_that_expire_in_mid_epoch_are_renewed(
     azurite: Azurite, azure_url: str, photos: Path, tmp_path: Path, engine: str, no_leaks: None
 ) -> None:
-    """Epochs that outlast each token several times, with nothing cached: every batch is the local one; each process asks for its own."""
+    """Epochs that outlast each token several times, with nothing cached: every batch is the local one;
+    each process asks for its own."""
     asked = str(tmp_path / "asked")
     made = token  # by value in a spawned process: a closure travels
 
@@ -122,7 +124,8 @@ def test_tokens_that_expire_in_mid_epoch_are_renewed(
 def test_a_token_that_is_not_renewed_is_one_clear_error(
     azurite: Azurite, azure_url: str, tmp_path: Path, engine: str
 ) -> None:
-    """At the batch's turn, after the timeout, without the token: an object that opened may be denied for a while."""
+    """At the batch's turn, after the timeout, without the token: an object that opened may be denied for a
+    while."""
     given = token(3)
     steps = steps_of(ENGINES[engine])
     options = {"account_name": ACCOUNT, "endpoint": azurite.endpoint, "sas_token": given}
@@ -150,7 +153,8 @@ def test_a_token_that_is_not_renewed_is_one_clear_error(
 def test_keys_that_change_are_found_anew(
     seaweedfs: SeaweedFS, photos: Path, s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server gets other keys: a provider that reads them from a file goes on, and so do those of the environment."""
+    """The server gets other keys: a provider that reads them from a file goes on, and so do those of the
+    environment."""
     push(photos, s3_url, storage_options=seaweedfs.options())
     config = seaweedfs.folder / "s3.json"
     first = config.read_text()
@@ -216,7 +220,8 @@ def opened(azurite: Azurite, azure_url: str) -> Iterator[Callable[..., Any]]:
 
 
 def test_a_provider_that_fails_or_hangs_is_one_clear_error(opened: Callable[..., Any]) -> None:
-    """What it raises is named and not shown; what may pass is tried again within the timeout; a wrong result is an error at once."""
+    """What it raises is named and not shown; what may pass is tried again within the timeout; a wrong
+    result is an error at once."""
     calls: list[int] = []
 
     def flaky() -> dict[str, Any]:
@@ -271,7 +276,8 @@ def test_providers_that_cannot_be_used_are_refused(azurite: Azurite, tmp_path: P
 
 @pytest.mark.parametrize("asked_before", [True, False])
 def test_a_provider_of_a_closed_client_answers_nobody(asked_before: bool) -> None:
-    """A request that was under way asks once more: it is refused at once, since the one thread of obstore would wait in it for nothing."""
+    """A request that was under way asks once more: it is refused at once, since the one thread of obstore
+    would wait in it for nothing."""
     provider = bounded_provider(lambda: "key", 60.0)
     assert provider is not None
     if asked_before:

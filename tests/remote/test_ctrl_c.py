@@ -1,4 +1,5 @@
-"""Ctrl-C while a server is silent: commands and programs end at once, and commands say in one sentence how to go on."""
+"""Ctrl-C while a server is silent: commands and programs end at once, and commands say in one sentence how
+to go on."""
 
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ from servers.seaweedfs import SeaweedFS
 import fastload
 
 END_S = 3.0
-"""Seconds from the signal to the end of a command; on a machine that is so busy that it ran for longer before the signal, as many."""
+"""Seconds from the signal to the end of a command; on a machine that is so busy that it ran for longer
+before the signal, as many."""
 TORCH_END_S = 8.0
 """The same of a program with torch, whose own end takes most of it on a busy machine."""
 RATE = 300_000
-"""Bytes per second of a server that is about to fall silent: slow enough that a transfer of 2 MB is under way for seconds."""
+"""Bytes per second of a server that is about to fall silent: slow enough that a transfer of 2 MB is under
+way for seconds."""
 URL = "s3://bucket/photos.fl"
 
 
@@ -42,7 +45,8 @@ Start = Callable[..., Program]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with photos in `source`, and the dataset of them in `photos.fl`: several shards, 2 MB and more."""
+    """A folder with photos in `source`, and the dataset of them in `photos.fl`: several shards, 2 MB and
+    more."""
     folder = tmp_path_factory.mktemp("ctrl-c")
     write_folder(folder / "source", 60)
     fastload.pack(folder / "source", folder / "photos.fl", shard_size=1 << 20)
@@ -65,7 +69,8 @@ def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a program's text, with S3's settings in its environment, and a cache and temporary folder of its own."""
+    """Starts a program's text, with S3's settings in its environment, and a cache and temporary folder of
+    its own."""
     started: list[Program] = []
 
     def start_(endpoint: str, text: str, *arguments: str) -> Program:
@@ -156,7 +161,8 @@ def test_a_command_in_the_middle_of_a_body(
     s3_url: str,
     tmp_path: Path,
 ) -> None:
-    """Ctrl-C ends a transfer of which some bytes came, or went, and no more do; the command that it names goes on and finishes."""
+    """Ctrl-C ends a transfer of which some bytes came, or went, and no more do; the command that it names
+    goes on and finishes."""
     sends = command in ("push", "pack")
     if not sends:
         fastload.push(files / "photos.fl", s3_url, storage_options=seaweedfs.options())
@@ -178,9 +184,16 @@ PROGRAMS = {
     "pushing": "fastload.push(photos, url)",
     "verifying": "fastload.packing.verify(url)",
     "an open dataset": "dataset = PackedDataset(url); silent(); dataset[0]",
-    "threads": "loader = FastLoader(PackedDataset(url, CROP), batch_size=8, num_workers=2); silent(); list(loader)",
-    "calling process": "loader = FastLoader(PackedDataset(url, CROP + [STEP]), batch_size=8); silent(); list(loader)",
-    "processes": "loader = FastLoader(PackedDataset(url, CROP + [STEP]), batch_size=8, num_workers=2); silent(); list(loader)",
+    "threads": (
+        "loader = FastLoader(PackedDataset(url, CROP), batch_size=8, num_workers=2); silent(); list(loader)"
+    ),
+    "calling process": (
+        "loader = FastLoader(PackedDataset(url, CROP + [STEP]), batch_size=8); silent(); list(loader)"
+    ),
+    "processes": (
+        "loader = FastLoader(PackedDataset(url, CROP + [STEP]), batch_size=8, num_workers=2); silent(); "
+        "list(loader)"
+    ),
 }
 
 
@@ -195,7 +208,8 @@ def test_a_program(
     s3_url: str,
     tmp_path: Path,
 ) -> None:
-    """KeyboardInterrupt ends a program that waits for a silent server, on every engine, without a word but its traceback."""
+    """KeyboardInterrupt ends a program that waits for a silent server, on every engine, without a word but
+    its traceback."""
     fastload.push(files / "photos.fl", s3_url, storage_options=seaweedfs.options())
     proxy.set(bandwidth=0.0)
     gate = tmp_path / "gate"

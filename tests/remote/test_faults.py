@@ -1,4 +1,5 @@
-"""What goes wrong between the client and a real server ends in the right bytes or in one clear RemoteError; nothing hangs."""
+"""What goes wrong between the client and a real server ends in the right bytes or in one clear
+RemoteError; nothing hangs."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def test_the_pauses_after_503_leave_the_server_time(proxy: Proxy, objects: Objec
 
 
 def test_flipped_bytes_are_delivered_as_they_came(proxy: Proxy, objects: Objects, read: Read) -> None:
-    """The length is right, so the client cannot know; records are checked above it. The next read is right."""
+    """The length is right, so the client cannot know; records are checked above it. The next read is
+    right."""
     proxy.spoil("flip")
     spoiled = read(objects, 0, 100_000)
     assert len(spoiled) == 100_000
@@ -127,13 +129,15 @@ def test_a_server_that_stays_silent_is_an_error_within_the_timeout(
 def test_a_process_that_stood_still_asks_again(
     seaweedfs: SeaweedFS, proxy: Proxy, objects: Objects, how: str
 ) -> None:
-    """Stopped in the middle of a request for longer than the timeout, as schedulers do: the server gets its time once more."""
+    """Stopped in the middle of a request for longer than the timeout, as schedulers do: the server gets
+    its time once more."""
     proxy.spoil("silence", seconds=60.0)
     script = f"""
         import asyncio, sys
         from fastload.remote.client import open_objects
         objects = open_objects({objects.url!r}, {seaweedfs.options(endpoint=proxy.endpoint)!r}, timeout=2.0)
-        found = objects.get_range("a", 5, 99) if {how!r} == "get_range" else asyncio.run(objects.fetch("a", 5, 99))
+        found = objects.get_range("a", 5, 99) if {how!r} == "get_range" else asyncio.run(objects.fetch("a",
+            5, 99))
         sys.stdout.write(bytes(found).hex())
     """
     with subprocess.Popen(
@@ -228,10 +232,10 @@ def test_an_upload_goes_on_after_a_lost_part(
 def test_an_upload_that_fails_leaves_no_object(
     seaweedfs: SeaweedFS, open_s3: Open, proxy: Proxy, objects: Objects, tmp_path: Path
 ) -> None:
-    """RemoteError after the timeout, and neither an object nor parts of one, which a bucket's owner would pay for."""
-    before = set(
-        seaweedfs.open_uploads("fastload")
-    )  # tests that end a program in the middle of an upload leave it open
+    """RemoteError after the timeout, and neither an object nor parts of one, which a bucket's owner would
+    pay for."""
+    # Tests that end a program in the middle of an upload leave it open.
+    before = set(seaweedfs.open_uploads("fastload"))
     file = tmp_path / "file"
     file.write_bytes(os.urandom(20 << 20))
     hasty = open_s3(endpoint=proxy.endpoint, timeout=3.0)
@@ -243,7 +247,8 @@ def test_an_upload_that_fails_leaves_no_object(
 
 
 def test_latency_and_bandwidth_are_those_asked_for(proxy: Proxy, objects: Objects) -> None:
-    """What benchmarks build on: a request takes a round trip, a new connection one more, and bytes come no faster than allowed."""
+    """What benchmarks build on: a request takes a round trip, a new connection one more, and bytes come no
+    faster than allowed."""
     _blocking(objects, 0, 10)
     proxy.set(round_trip=0.2)
     began = time.monotonic()

@@ -1,5 +1,5 @@
-"""Bytes of whole trainings: each is fetched once into the cache, what has no room there once an epoch, and hardly any for an epoch that
-nobody asks for."""
+"""Bytes of whole trainings: each is fetched once into the cache, what has no room there once an epoch, and
+hardly any for an epoch that nobody asks for."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_bytes_of_four_epochs(
     order: Any,
     ranks: int,
 ) -> None:
-    """With c of the data in the cache they are 1 + 3 (1 - c) of the data, within 3 %, even if ranks never see what the others fetched."""
+    """With c of the data in the cache they are 1 + 3 (1 - c) of the data, within 3 %, even if ranks never
+    see what the others fetched."""
     monkeypatch.setattr("fastload.remote.dataset_cache.LOOK_S", 3600.0)
     size = size_of(raw)
     more: dict[str, Any] = {
@@ -83,7 +84,8 @@ def test_bytes_of_four_epochs(
 def test_a_range_that_is_cut_is_left_to_others(
     seaweedfs: SeaweedFS, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is cut off a claimed range, since another process has fetched its middle meanwhile, may be fetched by whoever comes first."""
+    """What is cut off a claimed range, since another process has fetched its middle meanwhile, may be
+    fetched by whoever comes first."""
     monkeypatch.setattr("fastload.remote.dataset_cache.LOOK_S", 3600.0)
     monkeypatch.setattr("fastload.remote.fetcher.IN_FLIGHT", 1)
     more: dict[str, Any] = {

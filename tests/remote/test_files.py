@@ -1,4 +1,5 @@
-"""Files of a manifest: each is listed once with all its parts, and their checksums are told from a stream cut anywhere."""
+"""Files of a manifest: each is listed once with all its parts, and their checksums are told from a stream
+cut anywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ SCHEMA = Schema((Field("note", "text"),))
 
 
 def test_parts_of_any_stream() -> None:
-    """Parts that overlap, touch or leave gaps, in chunks of any size: right data have no fault, and a flipped bit in a part has."""
+    """Parts that overlap, touch or leave gaps, in chunks of any size: right data have no fault, and a
+    flipped bit in a part has."""
     seed = random.SystemRandom().randrange(2**32)
     draw = random.Random(seed)
     for _ in range(200):
@@ -41,7 +43,8 @@ def test_parts_of_any_stream() -> None:
 
 
 def test_files_of_a_manifest() -> None:
-    """Sidecar, rows and values once each, with the parts of all shards; shards have one part, and exactly its size."""
+    """Sidecar, rows and values once each, with the parts of all shards; shards have one part, and exactly
+    its size."""
     shards = []
     for number in range(2):
         rows = Segment("rows-00000.bin", 8 * number, 8, number)

@@ -1,4 +1,5 @@
-"""Protocols that only fsspec knows give the same objects by the same calls, also where the file system fails or hangs."""
+"""Protocols that only fsspec knows give the same objects by the same calls, also where the file system
+fails or hangs."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
 
 def test_objects_are_read_listed_and_written(tmp_path: Path) -> None:
-    """As of a bucket: by name, in ranges, blocking and awaited; fsspec's own name for local files, which obstore does not know."""
+    """As of a bucket: by name, in ranges, blocking and awaited; fsspec's own name for local files, which
+    obstore does not know."""
     objects = open_objects(f"local://{tmp_path}/data", {"auto_mkdir": True}, timeout=2.0)
     objects.put("a/b", BODY)
     assert (tmp_path / "data/a/b").read_bytes() == BODY
@@ -77,7 +79,8 @@ def test_objects_are_read_listed_and_written(tmp_path: Path) -> None:
 
 
 def test_what_fails_is_tried_again_and_what_hangs_is_given_up(tmp_path: Path) -> None:
-    """OSErrors are tried again, a denied access is not; a call that does not return is an error after the timeout."""
+    """OSErrors are tried again, a denied access is not; a call that does not return is an error after the
+    timeout."""
     (tmp_path / "a").write_bytes(BODY)
     objects = open_objects(f"faulty://{tmp_path}", timeout=1.0)
     FaultyFileSystem.failures[:] = [OSError("password TOPSECRET"), ConnectionResetError()]
@@ -110,6 +113,9 @@ def test_an_unknown_protocol_is_refused_with_what_is_missing() -> None:
     """At once: neither a package that is not installed nor a protocol that nobody knows comes by waiting."""
     with pytest.raises(
         RemoteError,
-        match=r"opening nosuch://host/x failed after 1 try .*fsspec knows no such protocol; check the URL\'s beginning",
+        match=(
+            r"opening nosuch://host/x failed after 1 try .*fsspec knows no such protocol; check the "
+            r"URL\'s beginning"
+        ),
     ):
         open_objects("nosuch://user:TOPSECRET@host/x")

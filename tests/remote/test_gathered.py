@@ -1,4 +1,5 @@
-"""Ranges that are wanted at once come each with its own bytes, by few calls; a failure or a cancellation reaches those it belongs to."""
+"""Ranges that are wanted at once come each with its own bytes, by few calls; a failure or a cancellation
+reaches those it belongs to."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def in_a_store(do: Callable[[GatheredRanges, Any, Counting], Awaitable[R]]) -> R
 
 @pytest.mark.parametrize("seed", range(3))
 def test_each_gets_its_own_bytes(seed: int) -> None:
-    """Whatever is wanted at once, in any order, touching or overlapping, of several objects: each range is what the object has there."""
+    """Whatever is wanted at once, in any order, touching or overlapping, of several objects: each range is
+    what the object has there."""
     rng = random.Random(seed)
     wanted = [
         (rng.choice("ab"), start, start + rng.randrange(1, 3000))
@@ -68,7 +70,8 @@ def test_each_gets_its_own_bytes(seed: int) -> None:
 
 
 def test_one_call_is_made_for_many() -> None:
-    """Ranges of an object that do not touch come by calls of MOST, those of another by calls of their own; a range alone is a call."""
+    """Ranges of an object that do not touch come by calls of MOST, those of another by calls of their own;
+    a range alone is a call."""
 
     async def read(gathered: GatheredRanges, store: Any, counting: Counting) -> list[int]:
         starts = range(0, 2500 * MOST, 1000)

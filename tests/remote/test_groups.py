@@ -1,4 +1,5 @@
-"""Groups: each record is in exactly one group, groups cover their records, and hostile places are refused or harmless."""
+"""Groups: each record is in exactly one group, groups cover their records, and hostile places are refused
+or harmless."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def laid_out(draw: st.DrawFn) -> list[tuple[int, int]]:
     st.one_of(laid_out(), st.lists(RECORD, min_size=1, max_size=60), st.lists(NEAR, min_size=1, max_size=60))
 )
 def test_each_record_in_one_group(records: list[tuple[int, int]]) -> None:
-    """Whatever the places, overlapping ones too: `of`, `records` and the ranges agree, and no group's gaps make it large."""
+    """Whatever the places, overlapping ones too: `of`, `records` and the ranges agree, and no group's gaps
+    make it large."""
     groups = Groups(places_of(records), FILE_BYTES)
     rows = np.arange(len(records))
     of = groups.of(rows)

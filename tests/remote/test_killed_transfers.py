@@ -1,4 +1,5 @@
-"""kill -9 at every request and disk call of push, pull and pack to a URL: the old dataset, none or the new one, and a rerun ends it."""
+"""kill -9 at every request and disk call of push, pull and pack to a URL: the old dataset, none or the new
+one, and a rerun ends it."""
 
 from __future__ import annotations
 

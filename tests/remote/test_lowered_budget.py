@@ -1,4 +1,5 @@
-"""A cache that has more than a process may use now: what nobody has open goes, whoever has a part of it open keeps it."""
+"""A cache that has more than a process may use now: what nobody has open goes, whoever has a part of it
+open keeps it."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ def crcs(photos: Path) -> list[int]:
 
 
 def test_what_nobody_has_open_goes(hold: Hold, photos: Path, crcs: list[int], cache: Path) -> None:
-    """Whole shards, until the rest is within the smaller budget; all of it is read right, and what stayed is not fetched again.
+    """Whole shards, until the rest is within the smaller budget; all of it is read right, and what stayed is
+    not fetched again.
 
     Whoever opens it afterwards keeps what is there.
     """
@@ -112,7 +114,8 @@ def test_what_nobody_has_open_goes(hold: Hold, photos: Path, crcs: list[int], ca
 
 
 def test_a_reader_keeps_what_it_has_open(hold: Hold, photos: Path, crcs: list[int], cache: Path) -> None:
-    """A smaller budget of others takes nothing from it, and it fetches nothing again; they are told, and add nothing."""
+    """A smaller budget of others takes nothing from it, and it fetches nothing again; they are told, and
+    add nothing."""
     reader = hold(None)
     before = reader.read()
     assert (before["crc"], before["cached"]) == (crcs, len(crcs))
@@ -152,7 +155,8 @@ def test_a_killed_reader_keeps_nothing(hold: Hold, photos: Path, crcs: list[int]
 def test_other_datasets_go_first(
     seaweedfs: SeaweedFS, hold: Hold, photos: Path, crcs: list[int], cache: Path
 ) -> None:
-    """Where one dataset that nobody uses is enough, the one that is opened loses nothing; one that is in use stays."""
+    """Where one dataset that nobody uses is enough, the one that is opened loses nothing; one that is in
+    use stays."""
     url = f"{URL}-lowered"
     push(photos, url, storage_options=seaweedfs.options())
     for each in (URL, url):

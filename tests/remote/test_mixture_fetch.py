@@ -1,4 +1,5 @@
-"""A Mixture of datasets in a bucket: the batches of local sources, bit for bit, in every order, with little in the cache."""
+"""A Mixture of datasets in a bucket: the batches of local sources, bit for bit, in every order, with
+little in the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Batches of objects from a bucket: the size of a batch follows from tables that the host does not have yet."""
+"""Batches of objects from a bucket: the size of a batch follows from tables that the host does not have
+yet."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def test_batches_are_those_of_local_files(
     eager: bool,
     size: int | None,
 ) -> None:
-    """Boxes, masks, keypoints and polygons, and images whose sizes their boxes decide; the cache is empty at first."""
+    """Boxes, masks, keypoints and polygons, and images whose sizes their boxes decide; the cache is empty
+    at first."""
     fastload.pack(Scenes(26), tmp_path / "d", shard_size="1MiB")
     expected = epochs(PackedDataset(tmp_path / "d", BOXED))
     push(tmp_path / "d", s3_url, storage_options=seaweedfs.options())

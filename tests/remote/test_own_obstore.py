@@ -1,4 +1,5 @@
-"""Processes made by fork read remote data with connections of their own, harm nobody's, and no program ends with an abort."""
+"""Processes made by fork read remote data with connections of their own, harm nobody's, and no program
+ends with an abort."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def _in_child(work: Callable[[], object], limit: float = 30.0) -> object:
 def test_a_forked_child_reads_with_a_client_of_its_own(
     open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
 ) -> None:
-    """Several children and their children, after the parent has read; the parent goes on reading with its old connections."""
+    """Several children and their children, after the parent has read; the parent goes on reading with its
+    old connections."""
     objects = open_s3()
     objects.put("a", bytes(SIZE))
     expected = SIZE + 50_000
@@ -67,7 +69,8 @@ def test_a_forked_child_reads_with_a_client_of_its_own(
 
 
 def test_a_client_of_the_parent_is_refused_in_a_child(open_s3: Open) -> None:
-    """ClosedError at once for every call; close() and the child's end do not touch the parent's connections."""
+    """ClosedError at once for every call; close() and the child's end do not touch the parent's
+    connections."""
     objects = open_s3()
     objects.put("a", bytes(SIZE))
     asyncio.run(many_reads(objects))
@@ -92,7 +95,8 @@ def test_a_client_of_the_parent_is_refused_in_a_child(open_s3: Open) -> None:
 def test_a_child_that_ends_as_programs_end_harms_nobody(
     open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
 ) -> None:
-    """os.fork() and sys.exit(): the interpreter's end in the child frees objects, but not the parent's stores."""
+    """os.fork() and sys.exit(): the interpreter's end in the child frees objects, but not the parent's
+    stores."""
     open_s3().put("a", bytes(SIZE))
     program = """if True:
         import asyncio, os, sys
@@ -115,7 +119,8 @@ def test_a_child_that_ends_as_programs_end_harms_nobody(
 def test_a_fork_leaves_the_parents_descriptors_as_they_are(
     open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
 ) -> None:
-    """The file for the children's copies of obstore is there from the first request on, and stays the only one."""
+    """The file for the children's copies of obstore is there from the first request on, and stays the only
+    one."""
     open_s3().put("a", bytes(SIZE))
     program = """if True:
         import os, sys
@@ -123,7 +128,8 @@ def test_a_fork_leaves_the_parents_descriptors_as_they_are(
         open_objects(sys.argv[1], eval(sys.argv[2]), 10.0).get("a", 1 << 20)
         def files():
             links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
-            return [os.readlink(link) for link in links if os.path.lexists(link) and "memfd" in os.readlink(link)]
+            targets = [os.readlink(link) for link in links if os.path.lexists(link)]
+            return [target for target in targets if "memfd" in target]
         before = files()
         for _ in range(3):
             if os.fork() == 0:
@@ -137,7 +143,8 @@ def test_a_fork_leaves_the_parents_descriptors_as_they_are(
 def test_programs_that_end_while_reading_end_in_peace(
     open_s3: Open, seaweedfs: SeaweedFS, s3_url: str
 ) -> None:
-    """Exit status 0, not abort's, right after awaited requests, and with requests still under way in a daemon thread."""
+    """Exit status 0, not abort's, right after awaited requests, and with requests still under way in a
+    daemon thread."""
     open_s3().put("a", bytes(SIZE))
     program = """if True:
         import asyncio, sys, threading, time
@@ -175,7 +182,8 @@ def _run(program: str, url: str, options: dict[str, object]) -> tuple[int, str]:
 
 
 def test_forks_while_the_parent_is_reading(open_s3: Open, seaweedfs: SeaweedFS, s3_url: str) -> None:
-    """A thread of the parent reads on and on; children forked meanwhile read, end as programs end, and disturb nobody."""
+    """A thread of the parent reads on and on; children forked meanwhile read, end as programs end, and
+    disturb nobody."""
     objects = open_s3()
     objects.put("a", bytes(SIZE))
     stop = threading.Event()

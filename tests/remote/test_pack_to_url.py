@@ -1,4 +1,5 @@
-"""A pack to a URL makes the very dataset of a pack into a folder, through a disk that holds two shards; it can be resumed."""
+"""A pack to a URL makes the very dataset of a pack into a folder, through a disk that holds two shards; it
+can be resumed."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def test_the_same_dataset(
 
 
 def test_conversion_to_a_url(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
-    """The very dataset of a conversion into a folder; batches from the bucket are those of the source's pack."""
+    """The very dataset of a conversion into a folder; batches from the bucket are those of the source's
+    pack."""
     fastload.pack(source_of(tmp_path), tmp_path / "keep", encode="keep")
     fastload.convert(tmp_path / "keep", tmp_path / "local", encode="dct", shard_size="1MiB")
     assert fastload.convert(tmp_path / "keep", s3_url, encode="dct", **options).dct > 0
@@ -89,7 +91,8 @@ def test_columns_of_large_rows_are_left_out_of_the_sidecar(
 def test_two_shards_at_most(
     tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While each shard is uploaded, at most it and one more lie in the staging folder; the manifest is put last."""
+    """While each shard is uploaded, at most it and one more lie in the staging folder; the manifest is put
+    last."""
     put_file, put = ObstoreObjects.put_file, ObstoreObjects.put
     there: list[int] = []
     order: list[str] = []
@@ -159,7 +162,8 @@ def test_overwriting(
 def test_stopped_by_a_bad_file_and_resumed(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
 ) -> None:
-    """What is uploaded stays uploaded; without its journal, or with another object in a shard's place, a resume is refused."""
+    """What is uploaded stays uploaded; without its journal, or with another object in a shard's place, a
+    resume is refused."""
     source = source_of(tmp_path)
     fastload.pack(source, tmp_path / "local", shard_size="1MiB")
     bad = sorted(source.rglob("*.jpg"))[-1]
@@ -199,7 +203,8 @@ def test_the_server_dies_in_the_middle(
     options: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The error says what to do; with the server back, --resume ends with the dataset of an uninterrupted pack."""
+    """The error says what to do; with the server back, --resume ends with the dataset of an uninterrupted
+    pack."""
     source = source_of(tmp_path)
     fastload.pack(source, tmp_path / "local", shard_size="1MiB")
     put_file = ObstoreObjects.put_file
@@ -225,7 +230,8 @@ def test_the_server_dies_in_the_middle(
 def test_options_of_urls(
     tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are refused for folders; staging lies below the cache folder by default; nothing is attached or appended at a URL."""
+    """They are refused for folders; staging lies below the cache folder by default; nothing is attached or
+    appended at a URL."""
     source = source_of(tmp_path, 10)
     for name in ("staging", "storage_options"):
         with pytest.raises(ArgumentError, match=f"{name} is for a pack to a URL"):

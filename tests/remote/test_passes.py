@@ -1,4 +1,5 @@
-"""Pass: it holds what is left of open blocks, each unit until its last sample is asked for, within its limit and the process's room."""
+"""Pass: it holds what is left of open blocks, each unit until its last sample is asked for, within its
+limit and the process's room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A cache folder in which others write: no planted link, folder or file is followed or believed; groups share; a tight budget is named."""
+"""A cache folder in which others write: no planted link, folder or file is followed or believed; groups
+share; a tight budget is named."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ PLANTED = {
 
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_planted_link_is_not_followed(opened: Open, expected: list[Any], tmp_path: Path, what: str) -> None:
-    """A link in the place of any file of a cache: what it leads to stays as it is, byte for byte, and the right samples come."""
+    """A link in the place of any file of a cache: what it leads to stays as it is, byte for byte, and the
+    right samples come."""
     cache = tmp_path / "shared"
     folder = filled(opened, cache)
     (victim,) = list((cache if PLANTED[what] in ("lock", OWNER) else folder).glob(PLANTED[what]))[:1]
@@ -149,7 +151,8 @@ def test_another_user_s_cache_is_refused(opened: Open, tmp_path: Path) -> None:
 def test_another_user_s_folder_in_a_cache_that_all_may_write(
     opened: Open, expected: list[Any], tmp_path: Path
 ) -> None:
-    """It is not read, though its files are sound; nothing is written to it. One's own folder beside it is used."""
+    """It is not read, though its files are sound; nothing is written to it. One's own folder beside it is
+    used."""
     cache = tmp_path / "all"
     cache.mkdir()
     cache.chmod(0o1777)
@@ -184,7 +187,8 @@ def test_no_file_is_writable_by_everybody(opened: Open, tmp_path: Path) -> None:
 
 @root_only
 def test_a_group_shares_a_cache(opened: Open, photos: Path, seaweedfs: SeaweedFS, tmp_path: Path) -> None:
-    """Root makes a folder for a group (mode 2775): what one member has fetched, another one reads, adds to and does not fetch again."""
+    """Root makes a folder for a group (mode 2775): what one member has fetched, another one reads, adds to
+    and does not fetch again."""
     cache = tmp_path / "group"
     cache.mkdir()
     os.chown(cache, 0, GROUP)
@@ -252,7 +256,8 @@ def test_a_planted_staging_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @root_only
 def test_entries(tmp_path: Path) -> None:
-    """Whose entry is taken: one's own and root's everywhere; others' where only owner and group may write; no link; none that all write."""
+    """Whose entry is taken: one's own and root's everywhere; others' where only owner and group may write;
+    no link; none that all write."""
     file = tmp_path / "file"
     for mode, owner, own_mode, taken in [
         (0o755, 0, 0o644, True),
@@ -287,7 +292,8 @@ def test_entries(tmp_path: Path) -> None:
 def test_a_cache_folder_that_is_exchanged_while_it_is_in_use(
     opened: Open, expected: list[Any], tmp_path: Path
 ) -> None:
-    """Who owns the folder around a cache may put another one in its place: it is neither read nor written to from then on."""
+    """Who owns the folder around a cache may put another one in its place: it is neither read nor written
+    to from then on."""
     home = tmp_path / "theirs"
     home.mkdir()
     cache = home / "cache"
@@ -309,7 +315,8 @@ def test_a_cache_folder_that_is_exchanged_while_it_is_in_use(
 
 
 def test_a_link_below_the_open_folder(tmp_path: Path) -> None:
-    """Files are made, replaced and removed in the folder that was opened, though another has its name by now."""
+    """Files are made, replaced and removed in the folder that was opened, though another has its name by
+    now."""
     cache, elsewhere = tmp_path / "cache", tmp_path / "elsewhere"
     folder = cache / "photos-0"
     for path in (folder, elsewhere):
@@ -333,7 +340,8 @@ def test_a_link_below_the_open_folder(tmp_path: Path) -> None:
 
 
 def test_a_shard_that_is_a_link_or_everybody_s_is_not_opened(photos: Path, tmp_path: Path) -> None:
-    """By the native reader, of a guarded file, when it opens it and when it opens it again; any other file may be a link, as ever."""
+    """By the native reader, of a guarded file, when it opens it and when it opens it again; any other file
+    may be a link, as ever."""
     shard = Manifest.load(photos).shards[0]
     arguments = shard.first, shard.count, shard.bytes
     link, own = tmp_path / "link.lmdb", tmp_path / "own.lmdb"
@@ -349,7 +357,8 @@ def test_a_shard_that_is_a_link_or_everybody_s_is_not_opened(photos: Path, tmp_p
 
 
 def test_a_tight_budget_is_named(opened: Open, seaweedfs: SeaweedFS, tmp_path: Path) -> None:
-    """Where cache_size leaves no room for the dataset, the warning names the setting, its value and what is needed, not the folder."""
+    """Where cache_size leaves no room for the dataset, the warning names the setting, its value and what
+    is needed, not the folder."""
     cache = tmp_path / "cache"
     held = opened(cache=cache, cache_size="64KiB")
     hosts = ("localhost", "LOCALHOST", "Localhost")  # for the cache, other datasets

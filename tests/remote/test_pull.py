@@ -1,4 +1,5 @@
-"""pull: what comes down is what was pushed, in memory that does not grow with it; what does not hold never becomes a dataset."""
+"""pull: what comes down is what was pushed, in memory that does not grow with it; what does not hold never
+becomes a dataset."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def test_the_same_files(pushed: Path, tmp_path: Path, s3_url: str, options: dict
 
 
 def test_an_occupied_out(pushed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any]) -> None:
-    """A dataset, an unfinished pack, other files and a file are left alone; --overwrite replaces what is fastload's."""
+    """A dataset, an unfinished pack, other files and a file are left alone; --overwrite replaces what is
+    fastload's."""
     dataset = dataset_of(tmp_path, 10, "other")
     with pytest.raises(PackError, match="already holds a packed dataset; --overwrite"):
         fastload.pull(s3_url, dataset, **options)
@@ -72,7 +74,8 @@ def test_a_damaged_object(
     options: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One flipped bit is noticed, and nothing becomes a dataset; when it is mended, the next pull fetches what is left."""
+    """One flipped bit is noticed, and nothing becomes a dataset; when it is mended, the next pull fetches
+    what is left."""
     objects = open_s3()
     shard = Manifest.load(pushed).shards[-1]
     good = (pushed / shard.file).read_bytes()
@@ -104,7 +107,8 @@ def test_a_damaged_object(
 def test_another_dataset_meanwhile(
     pushed: Path, tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
 ) -> None:
-    """Files of an unfinished pull are kept if the dataset that is at the URL now has their content, whatever their names and sizes."""
+    """Files of an unfinished pull are kept if the dataset that is at the URL now has their content,
+    whatever their names and sizes."""
     out = tmp_path / "back"
     objects = open_s3()
     last = Manifest.load(pushed).shards[-1]
@@ -145,7 +149,8 @@ def test_requests_are_bounded(
 
 
 def test_a_full_disk(pushed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any]) -> None:
-    """A file that cannot be written ends in one sentence, with how to go on; and so does a disk that is too small from the start."""
+    """A file that cannot be written ends in one sentence, with how to go on; and so does a disk that is
+    too small from the start."""
     code = (
         "import resource, sys, json, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -173,7 +178,8 @@ def test_a_full_disk(pushed: Path, tmp_path: Path, s3_url: str, options: dict[st
 
 
 def test_nothing_there(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
-    """A URL without a dataset, one of a damaged manifest, and one that names other folders are refused, and no folder is made."""
+    """A URL without a dataset, one of a damaged manifest, and one that names other folders are refused,
+    and no folder is made."""
     with pytest.raises(DatasetError, match=r"holds no packed dataset \(no manifest.json\): check the URL"):
         fastload.pull(s3_url, tmp_path / "back", **options)
     objects = open_s3()

@@ -1,4 +1,5 @@
-"""push: a dataset at a URL is that of the folder; nothing is sent twice, nothing of others is believed, and readers are never surprised."""
+"""push: a dataset at a URL is that of the folder; nothing is sent twice, nothing of others is believed,
+and readers are never surprised."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def options(seaweedfs: SeaweedFS) -> dict[str, Any]:
 
 
 def test_objects_are_the_files(tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]) -> None:
-    """Names, bytes and manifest are those of the folder, which is not touched; a second push sends nothing."""
+    """Names, bytes and manifest are those of the folder, which is not touched; a second push sends
+    nothing."""
     dataset = dataset_of(tmp_path)
     before = files_of(dataset)
     summary = fastload.push(dataset, s3_url, **options)
@@ -44,7 +46,8 @@ def test_objects_are_the_files(tmp_path: Path, s3_url: str, open_s3: Open, optio
 def test_a_dataset_opens_in_three_requests(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
 ) -> None:
-    """Of several sidecars, none that holds, and several files of rows, the bucket has one of each; the samples are those of the folder."""
+    """Of several sidecars, none that holds, and several files of rows, the bucket has one of each; the
+    samples are those of the folder."""
     parts = [dataset_of(tmp_path, count, f"part-{count}") for count in (60, 40)]
     for part in parts:
         fastload.append(part, source_of(tmp_path, 30), shard_size="1MiB")
@@ -70,7 +73,8 @@ def test_a_dataset_opens_in_three_requests(
 def test_shards_elsewhere_and_added_values(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
 ) -> None:
-    """Shards and segments in other folders become objects beside the others, also two of one name; all fields are as they were."""
+    """Shards and segments in other folders become objects beside the others, also two of one name; all
+    fields are as they were."""
     path, _ = changed(tmp_path)
     manifest = Manifest.load(path)
     with pytest.raises(PackError, match=r"is an attached dataset.*fastload pack"):
@@ -90,7 +94,8 @@ def test_shards_elsewhere_and_added_values(
 def test_a_later_version_sends_its_new_files(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an append, shards that are there are not sent again; an older version goes over a later one only if that is asked for."""
+    """After an append, shards that are there are not sent again; an older version goes over a later one
+    only if that is asked for."""
     dataset = dataset_of(tmp_path)
     fastload.push(dataset, s3_url, **options)
     there = set(names_at(open_s3()))
@@ -111,7 +116,8 @@ def test_a_later_version_sends_its_new_files(
 def test_overwriting_leaves_readers_what_they_have(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to the manifest, no object of the old dataset is replaced or removed; then its objects go, and only they and leftovers."""
+    """Up to the manifest, no object of the old dataset is replaced or removed; then its objects go, and
+    only they and leftovers."""
     one, two = dataset_of(tmp_path), dataset_of(tmp_path, 40, "two", encode="keep", shuffle=True)
     fastload.push(one, s3_url, **options)
     objects = open_s3()
@@ -189,7 +195,8 @@ def _stop(*_: object) -> None:
 def test_notes_that_do_not_hold(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], notes: bytes
 ) -> None:
-    """A progress.json at the URL that is damaged, of another kind, or made up is no reason to leave anything out, and none to fail."""
+    """A progress.json at the URL that is damaged, of another kind, or made up is no reason to leave
+    anything out, and none to fail."""
     dataset = dataset_of(tmp_path, 10)
     open_s3().put("progress.json", notes)
     open_s3().put("shard-00000.lmdb", bytes(Manifest.load(dataset).shards[0].bytes))
@@ -203,7 +210,8 @@ def test_notes_that_do_not_hold(
 def test_two_writers_at_one_url(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An object that somebody replaces while the others are sent is noticed before the manifest is written."""
+    """An object that somebody replaces while the others are sent is noticed before the manifest is
+    written."""
     dataset = dataset_of(tmp_path)
     shard = Manifest.load(dataset).shards[0]
     listed, calls = ObstoreObjects.list, []

@@ -1,4 +1,5 @@
-"""A bucket is only a slower disk: a dataset at a URL gives the samples and batches of the local one, bit for bit, on every engine."""
+"""A bucket is only a slower disk: a dataset at a URL gives the samples and batches of the local one, bit
+for bit, on every engine."""
 
 from __future__ import annotations
 
@@ -109,7 +110,8 @@ def test_batches_equal_local_ones(photos: Path, remote: Remote, size: int | None
 
 
 def test_the_order_of_a_generator_of_ones_own(photos: Path, remote: Remote) -> None:
-    """Every epoch comes in the order that the user's generator says, also where the cache has no room, and epochs cannot begin early."""
+    """Every epoch comes in the order that the user's generator says, also where the cache has no room, and
+    epochs cannot begin early."""
     both = [
         batches(dataset, 3, generator=torch.Generator().manual_seed(5))
         for dataset in (PackedDataset(photos, CROP), remote(URL, CROP, cache_size=0))
@@ -121,7 +123,8 @@ def test_the_order_of_a_generator_of_ones_own(photos: Path, remote: Remote) -> N
 def test_images_of_different_sizes_and_substitutes(
     photos: Path, remote: Remote, size: int | None, given: dict[str, Any]
 ) -> None:
-    """Lists and padded batches equal local ones, also where a sample that the transform does not fit is replaced by one of another size."""
+    """Lists and padded batches equal local ones, also where a sample that the transform does not fit is
+    replaced by one of another size."""
     side = int(np.quantile(np.minimum(*PackedDataset(photos).sizes), 0.3)) + 1
     steps = [T.RandomCrop(side), T.ScaleJitter((40, 60), (0.5, 1.5))]
     both = []
@@ -138,7 +141,8 @@ def test_images_of_different_sizes_and_substitutes(
 
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_worker_processes_give_local_batches(photos: Path, remote: Remote, context: str) -> None:
-    """Samples that Python finishes, in two processes that share the cache, where half of the dataset has room; secrets go by the pickle."""
+    """Samples that Python finishes, in two processes that share the cache, where half of the dataset has
+    room; secrets go by the pickle."""
     steps = [*CROP, finished]
     expected = batches(PackedDataset(photos, steps), 1)
     far = remote(URL, steps, cache_size=size_of(photos) // 2)
@@ -174,7 +178,8 @@ def test_a_window_shuffles_alike(photos: Path, remote: Remote) -> None:
 
 
 def test_subsets_and_concatenations(photos: Path, tiny: Path, remote: Remote) -> None:
-    """Of a remote and a local dataset, of two remote ones, and of a part of one that is asked for twice in a batch."""
+    """Of a remote and a local dataset, of two remote ones, and of a part of one that is asked for twice in
+    a batch."""
     fields = ("image", "label")
     crop: dict[str, Any] = {"transform": CROP, "fields": fields}
     local, local_tiny = PackedDataset(photos, **crop), PackedDataset(tiny, **crop)
@@ -209,7 +214,8 @@ def test_tiny_records_come_in_groups(tiny: Path, remote: Remote) -> None:
 def test_changes_and_versions(
     photos: Path, seaweedfs: SeaweedFS, remote: Remote, s3_url: str, tmp_path: Path
 ) -> None:
-    """Added columns and texts, dropped samples and columns, as the local dataset has them; a version that was not pushed is none."""
+    """Added columns and texts, dropped samples and columns, as the local dataset has them; a version that
+    was not pushed is none."""
     local = tmp_path / "changed.fl"
     reading.write_photos(local, 60)
     rows = "".join(f"{i / 7},note {i}\n" for i in range(60))
@@ -231,7 +237,8 @@ def test_changes_and_versions(
 
 
 def test_resumed_in_mid_epoch(photos: Path, remote: Remote) -> None:
-    """A state saved after four batches continues from a bucket as from a disk, in another process' cache too."""
+    """A state saved after four batches continues from a bucket as from a disk, in another process' cache
+    too."""
     local = FastLoader(PackedDataset(photos, CROP), batch_size=16, shuffle=True, seed=1, num_workers=2)
     iterator = iter(local)
     for _ in range(4):
@@ -246,7 +253,8 @@ def test_resumed_in_mid_epoch(photos: Path, remote: Remote) -> None:
 
 
 def test_pickled_and_copied(photos: Path, remote: Remote) -> None:
-    """A pickle opens the dataset anew, with its options; a copy shares what is open; closed, it opens again."""
+    """A pickle opens the dataset anew, with its options; a copy shares what is open; closed, it opens
+    again."""
     far, local = remote(URL, CROP, seed=3), PackedDataset(photos, CROP, seed=3)
     again = pickle.loads(pickle.dumps(far))
     assert same(again[5], local[5])
@@ -283,7 +291,8 @@ def test_no_secret_is_shown_or_stored(
 
 
 def test_arguments_that_do_not_go_together(photos: Path, remote: Remote, tmp_path: Path) -> None:
-    """One sentence each: options of a bucket for a folder, a cache that is a file, sizes and timeouts that are none."""
+    """One sentence each: options of a bucket for a folder, a cache that is a file, sizes and timeouts that
+    are none."""
     with pytest.raises(ArgumentError, match="cache goes with a dataset in a bucket"):
         PackedDataset(photos, cache=tmp_path)
     (tmp_path / "file").write_text("")

@@ -1,4 +1,5 @@
-"""What goes wrong while a dataset in a bucket is read ends in the right samples or in one error at the batch's turn; nothing hangs."""
+"""What goes wrong while a dataset in a bucket is read ends in the right samples or in one error at the
+batch's turn; nothing hangs."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ Open = Callable[..., PackedDataset]
 def opened(
     seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, no_leaks: None
 ) -> Iterator[Open]:
-    """Opens URL, or another, by way of the proxy, with nothing cached; closed at the end, when no native object may be left."""
+    """Opens URL, or another, by way of the proxy, with nothing cached; closed at the end, when no native
+    object may be left."""
     found: list[PackedDataset] = []
 
     def open_(transform: Any = CROP, url: str = URL, timeout: float = 30.0, **more: Any) -> PackedDataset:
@@ -88,7 +90,8 @@ def own(seaweedfs: SeaweedFS, photos: Path, s3_url: str) -> str:
 def test_what_passes_is_healed(
     proxy: Proxy, opened: Open, expected: list[Any], kind: str, more: dict[str, Any]
 ) -> None:
-    """Refusals, bodies cut short, flipped bytes, lost connections: some of each, and batches are the local ones."""
+    """Refusals, bodies cut short, flipped bytes, lost connections: some of each, and batches are the local
+    ones."""
     dataset = opened()
     proxy.spoil(kind, method="GET", part="shard-", **more)
     assert same(batches(dataset), expected)
@@ -133,7 +136,8 @@ def _answers(objects: Any) -> bool:
 def test_a_server_that_is_gone_is_an_error_at_the_batch_s_turn(
     proxy: Proxy, opened: Open, engine: str, expected: list[Any]
 ) -> None:
-    """RemoteError, of that type on every engine, names URL, range and tries; batches after it come once the server is back."""
+    """RemoteError, of that type on every engine, names URL, range and tries; batches after it come once
+    the server is back."""
     steps = steps_of(ENGINES[engine])
     dataset = opened(steps, timeout=1.0)
     loader = FastLoader(dataset, batch_size=16, seed=1, shuffle=True, **ENGINES[engine])
@@ -187,7 +191,8 @@ def spoil_record(server: SeaweedFS, url: str, index: int, local: Path, **more: A
 def test_a_record_that_stays_wrong_is_that_sample_s_error(
     seaweedfs: SeaweedFS, opened: Open, photos: Path, own: str, expected: list[Any], engine: str
 ) -> None:
-    """SampleError, as of a damaged disk; on_error= applies to that sample alone, and its neighbours in the group are right."""
+    """SampleError, as of a damaged disk; on_error= applies to that sample alone, and its neighbours in the
+    group are right."""
     spoil_record(seaweedfs, own, 20, photos)
     steps = steps_of(ENGINES[engine])
     dataset = opened(steps, own)
@@ -208,7 +213,8 @@ def test_a_record_that_stays_wrong_is_that_sample_s_error(
 def test_a_dataset_that_is_replaced_or_deleted_while_it_is_open(
     seaweedfs: SeaweedFS, opened: Open, own: str, tmp_path: Path, how: str, engine: str
 ) -> None:
-    """RemoteError says which of the two it was, whatever on_error says; never a sample of the other dataset."""
+    """RemoteError says which of the two it was, whatever on_error says; never a sample of the other
+    dataset."""
     steps = steps_of(ENGINES[engine])
     dataset = opened(steps, own, timeout=3.0)
     if how == "replaced":
@@ -229,7 +235,8 @@ def test_a_dataset_that_is_replaced_or_deleted_while_it_is_open(
 def test_credentials_that_expire(
     seaweedfs: SeaweedFS, opened: Open, proxy: Proxy, expected: list[Any]
 ) -> None:
-    """Denied once, they are asked for anew; where that does not help, they are tried within the timeout, and the error says so."""
+    """Denied once, they are asked for anew; where that does not help, they are tried within the timeout,
+    and the error says so."""
     dataset = opened(timeout=60.0)
     proxy.spoil("status", 1, method="GET", part="shard-", status=403)
     assert same(batches(dataset), expected)
@@ -240,7 +247,8 @@ def test_credentials_that_expire(
 
 
 def test_the_loader_s_own_timeout_ends_a_wait(opened: Open, proxy: Proxy) -> None:
-    """timeout= of the loader is shorter than the bucket's: TimeoutError, and the loader can be closed at once."""
+    """timeout= of the loader is shorter than the bucket's: TimeoutError, and the loader can be closed at
+    once."""
     dataset = opened(timeout=60.0)
     proxy.silence(30.0)
     loader = FastLoader(dataset, batch_size=16, num_workers=2, timeout=0.5)
@@ -300,7 +308,8 @@ def program(body: str, server: SeaweedFS, proxy: Proxy, cache: Path, timeout: fl
 def test_ctrl_c_while_waiting_for_the_network(
     seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path, workers: int
 ) -> None:
-    """KeyboardInterrupt at once, in next() and while a dataset is opened, though the server is silent for a minute."""
+    """KeyboardInterrupt at once, in next() and while a dataset is opened, though the server is silent for
+    a minute."""
     body = f"""
 loader = FastLoader(dataset, batch_size=16, num_workers={workers})
 print("open", flush=True)
@@ -334,7 +343,9 @@ ENDS = {
     "mid-epoch": "iterator = iter(FastLoader(dataset, batch_size=16, num_workers=2)); next(iterator)",
     "waiting": "iterator = iter(FastLoader(dataset, batch_size=16, num_workers=2)); SILENT; time.sleep(0.3)",
     "opened": "pass",
-    "workers": "iterator = iter(FastLoader(dataset, batch_size=16, num_workers=2, engine='python')); next(iterator)",
+    "workers": (
+        "iterator = iter(FastLoader(dataset, batch_size=16, num_workers=2, engine='python')); next(iterator)"
+    ),
 }
 
 
@@ -354,13 +365,15 @@ def test_a_program_ends_in_mid_epoch(
 def test_a_fork_in_the_middle_of_fetching(
     seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """Children of a process whose threads fetch, and hold locks, read all samples, as their parent goes on doing."""
+    """Children of a process whose threads fetch, and hold locks, read all samples, as their parent goes on
+    doing."""
     body = """
 import warnings
 local = PackedDataset(sys.argv[2], transform=[RandomResizedCrop(32)], fields=("image", "label"), seed=1)
 dataset.seed = 1
 def all_right(dataset):
-    return all((a[0] == b[0]).all() and a[1] == b[1] for a, b in zip(dataset.__getitems__(range(150)), local.__getitems__(range(150))))
+    return all((a[0] == b[0]).all() and a[1] == b[1] for a, b in zip(dataset.__getitems__(range(150)),
+        local.__getitems__(range(150))))
 loader = FastLoader(dataset, batch_size=8, num_workers=2, shuffle=True)
 reading = threading.Thread(target=lambda: [dataset.__getitems__(range(k, 150, 7)) for k in range(7)])
 iterator = iter(loader)

@@ -1,4 +1,5 @@
-"""What a bucket says of a dataset is hostile: manifests and sidecars that do not hold are refused with one sentence before their use."""
+"""What a bucket says of a dataset is hostile: manifests and sidecars that do not hold are refused with one
+sentence before their use."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def hostile(server: SeaweedFS, url: str, change: Callable[[dict[str, Any]], None
 def test_sidecars_that_name_places_elsewhere_are_refused(
     seaweedfs: SeaweedFS, opened: Open, photos: Path, own: str
 ) -> None:
-    """Tables with the right checksums, whose places lie outside of the shards: one sentence for their samples, and the others are read."""
+    """Tables with the right checksums, whose places lie outside of the shards: one sentence for their
+    samples, and the others are read."""
     manifest = Manifest.load(photos)
     objects = open_objects(own, seaweedfs.options())
     (segment,) = Manifest.from_bytes(objects.get("manifest.json", 1 << 24), own, "manifest.json").sidecars
@@ -122,7 +124,8 @@ ELSEWHERE = r"s3://.* names files in other folders.*fastload push"
 def test_impossible_manifests_are_refused(
     seaweedfs: SeaweedFS, opened: Open, own: str, change: Callable[[dict[str, Any]], None], says: str
 ) -> None:
-    """A manifest that says exabytes, or names files elsewhere: nothing of that size is made, and nothing outside of the URL is read."""
+    """A manifest that says exabytes, or names files elsewhere: nothing of that size is made, and nothing
+    outside of the URL is read."""
     hostile(seaweedfs, own, change)
     with pytest.raises(DatasetError, match=says):
         opened(own)
@@ -153,7 +156,8 @@ class _Elsewhere(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("kind", [301, 302, 307, 308])
 def test_keys_and_passwords_do_not_follow_a_redirect(kind: int) -> None:
-    """A server that sends the reader to another host: that host sees neither the password of a URL nor a signature by S3's keys."""
+    """A server that sends the reader to another host: that host sees neither the password of a URL nor a
+    signature by S3's keys."""
 
     class Redirects(_Elsewhere):
         def do_GET(self) -> None:
@@ -208,7 +212,8 @@ class _Repeats(_Elsewhere):
             for i in range(1000)
         )
         body = (
-            '<?xml version="1.0"?><ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>more</NextContinuationToken>'
+            '<?xml version="1.0"?><ListBucketResult><IsTruncated>true</IsTruncated>'
+            "<NextContinuationToken>more</NextContinuationToken>"
             f"{''.join(names)}</ListBucketResult>"
         ).encode()
         self.send_response(200)

@@ -1,4 +1,5 @@
-"""A dataset that is replaced or deleted while it is open ends in an error that says which, on every kind of store."""
+"""A dataset that is replaced or deleted while it is open ends in an error that says which, on every kind
+of store."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def spoil(place: Place, how: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["replaced", "deleted"])
 def test_it_is_an_error_that_says_so(place: Place, photos: Path, tmp_path: Path, how: str) -> None:
-    """Never a sample of the other dataset. One that is gone may come back before the timeout; another in its place ends the tries."""
+    """Never a sample of the other dataset. One that is gone may come back before the timeout; another in
+    its place ends the tries."""
     push(photos, place[0], storage_options=place[1])
     timeout = {"replaced": 1000, "deleted": 4}[how]
     dataset = PackedDataset(

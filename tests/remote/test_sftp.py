@@ -1,4 +1,5 @@
-"""A dataset behind sftp://, a protocol of fsspec whose client no two threads may share: the batches of local files, from a real server."""
+"""A dataset behind sftp://, a protocol of fsspec whose client no two threads may share: the batches of
+local files, from a real server."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def local(server: SftpServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(120)
 def test_batches_are_those_of_local_files(server: SftpServer, local: Path, tmp_path: Path) -> None:
-    """Read by many threads at once and in forked workers, with and without room in the cache; no thread is left."""
+    """Read by many threads at once and in forked workers, with and without room in the cache; no thread is
+    left."""
     url = f"{server.url}/{NAME}"
     before = set(threading.enumerate())
     for number, (size, arguments) in enumerate(

@@ -1,4 +1,5 @@
-"""A timeout may be hours: a call that stalls is reported at INFO, once a minute for a client, and Ctrl-C ends it."""
+"""A timeout may be hours: a call that stalls is reported at INFO, once a minute for a client, and Ctrl-C
+ends it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ from fastload.remote.objects import Objects
 Open = Callable[..., Objects]
 EVERY = 0.5
 """Seconds that stand for a minute here."""
-LINE = r"^reading bytes 0-9 of s3://fastload/test-\d+/a has stalled for \d+ s \(\d+ tr(y|ies), .*\), 7\d{3} s are left"
+LINE = (
+    r"^reading bytes 0-9 of s3://fastload/test-\d+/a has stalled for \d+ s \(\d+ tr(y|ies), .*\), 7\d{3} "
+    r"s are left"
+)
 
 
 @pytest.fixture
@@ -50,7 +54,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_stall_is_reported_once_a_minute_for_all_calls(
     open_s3: Open, proxy: Proxy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twenty calls, of which each fails again and again: about one line a minute, with the object, the time, the tries and the cause."""
+    """Twenty calls, of which each fails again and again: about one line a minute, with the object, the
+    time, the tries and the cause."""
     open_s3().put("a", b"0123456789")
     objects = open_s3(endpoint=proxy.endpoint, timeout=7200.0)
     proxy.refuse()

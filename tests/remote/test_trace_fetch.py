@@ -30,7 +30,8 @@ def looked_up(found: list[Event]) -> tuple[int, int]:
 @pytest.mark.long
 @pytest.mark.parametrize("engine", reading.ENGINES)
 def test_fetches_and_hits(opened: Callable[..., PackedDataset], tmp_path: Path, engine: str) -> None:
-    """The first pass fetches what is not there, by whoever reads it; once all is there, every look is a hit and nothing is fetched."""
+    """The first pass fetches what is not there, by whoever reads it; once all is there, every look is a
+    hit and nothing is fetched."""
     arguments = reading.ENGINES[engine]
     options: dict[str, Any] = {"batch_size": 10, "seed": 0, **arguments}
     dataset = opened(transform=reading.steps_of(arguments))

@@ -1,4 +1,5 @@
-"""push, pull, verify and pack are alike on Azure, on file:// and on file systems of fsspec; HTTPS servers are only read from."""
+"""push, pull, verify and pack are alike on Azure, on file:// and on file systems of fsspec; HTTPS servers
+are only read from."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
 
 
 def test_there_and_back(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    """A push, a push of a later version, a pull, a verification that finds damage, and an overwriting push that mends it."""
+    """A push, a push of a later version, a pull, a verification that finds damage, and an overwriting push
+    that mends it."""
     url, options = store
     dataset = dataset_of(tmp_path)
     assert fastload.push(dataset, url, storage_options=options).sent_files == len(files_of(dataset)) - 1
@@ -82,7 +84,8 @@ def test_pack_there(store: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
 
 
 def test_https(nginx: Nginx, tmp_path: Path) -> None:
-    """A folder that a web server shows is pulled and verified; what cannot be written there is refused in a sentence."""
+    """A folder that a web server shows is pulled and verified; what cannot be written there is refused in
+    a sentence."""
     dataset = dataset_of(tmp_path)
     shutil.copytree(dataset, nginx.root / "train.fl")
     (nginx.root / "train.fl").chmod(0o755)

@@ -1,4 +1,5 @@
-"""``fastload tune URL``: the loader of a dataset in a bucket, with caches of several sizes; no assertion on speed."""
+"""``fastload tune URL``: the loader of a dataset in a bucket, with caches of several sizes; no assertion
+on speed."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from fastload.tune.choose import choose
 def test_sizes_of_the_cache_are_tried(
     seaweedfs: SeaweedFS, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each setting has its rounds, the cache's among them; the choice follows from them; the user's own cache holds no samples of it."""
+    """Each setting has its rounds, the cache's among them; the choice follows from them; the user's own
+    cache holds no samples of it."""
     monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     app = typer.Typer()

@@ -13,7 +13,8 @@ from fastload.remote.objects import MOST
 
 @pytest.mark.parametrize("shards", [1, 7, 1000])
 def test_each_unit_comes_once_and_soon(shards: int) -> None:
-    """Whatever the shards, every unit comes once, from among the next NEAR, and the first of them is passed over fewer than MOST times."""
+    """Whatever the shards, every unit comes once, from among the next NEAR, and the first of them is
+    passed over fewer than MOST times."""
     rng = random.Random(shards)
     left = [(rng.randrange(shards), number) for number in range(1000)]
     queue = UnitQueue()

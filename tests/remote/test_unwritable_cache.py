@@ -1,4 +1,5 @@
-"""A cache folder that cannot be written is read as far as it goes; the user is told once, and nothing fails."""
+"""A cache folder that cannot be written is read as far as it goes; the user is told once, and nothing
+fails."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def read_only(folder: Path, at: Path) -> Iterator[Path]:
 def test_a_read_only_folder(
     opened: Callable[..., PackedDataset], photos: Path, tmp_path: Path, engine: str, part: str
 ) -> None:
-    """What is there is used, the rest is fetched in each epoch; one warning names folder and reason; explain() says so, nothing changes."""
+    """What is there is used, the rest is fetched in each epoch; one warning names folder and reason;
+    explain() says so, nothing changes."""
     steps = steps_of(ENGINES[engine])
     full = tmp_path / "full"
     full.mkdir()
@@ -77,7 +79,10 @@ def test_a_read_only_folder(
     with read_only(full, tmp_path / "there") as there:
         with pytest.warns(
             UserWarning,
-            match=rf"the cache {there} cannot be written \(Read-only file system\): .*cache= or FASTLOAD_CACHE",
+            match=(
+                rf"the cache {there} cannot be written \(Read-only file system\): .*cache= or "
+                r"FASTLOAD_CACHE"
+            ),
         ):
             dataset = opened(there, steps)
         expected = batches(PackedDataset(photos, steps, fields=PAIR), num_workers=0)

@@ -31,7 +31,8 @@ class Commands:
         self._captured = captured
 
     def __call__(self, *arguments: object, code: int = 0, options: list[str] | None = None) -> str:
-        """What a command that ends with this exit code writes. It is one line if it fails, and has no secret in it."""
+        """What a command that ends with this exit code writes. It is one line if it fails, and has no
+        secret in it."""
         given = self._options if options is None else options
         self._patch.setattr(sys, "argv", ["fastload", *map(str, arguments), *given])
         try:
@@ -75,7 +76,8 @@ def test_there_and_back(tmp_path: Path, s3_url: str, run: Commands) -> None:
 
 
 def test_pack_and_the_command_that_goes_on(tmp_path: Path, s3_url: str, run: Commands) -> None:
-    """Of a pack that stops, the advice has --resume, the URL without its secrets, and names of options without their values."""
+    """Of a pack that stops, the advice has --resume, the URL without its secrets, and names of options
+    without their values."""
     source = source_of(tmp_path, 20)
     bad = source / "class0" / "x.jpg"
     bad.write_bytes(b"")

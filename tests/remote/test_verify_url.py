@@ -1,4 +1,5 @@
-"""verify and info of URLs: each kind of damage at a URL is named, what is whole is not, and nothing is left on the disk."""
+"""verify and info of URLs: each kind of damage at a URL is named, what is whole is not, and nothing is
+left on the disk."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def damage(objects: Objects, name: str, at: int) -> None:
 def test_whole(
     changed: Path, tmp_path: Path, s3_url: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files, and with decode=True every record; the temporary folder is removed, and had one shard at a time."""
+    """Files, and with decode=True every record; the temporary folder is removed, and had one shard at a
+    time."""
     manifest = Manifest.load(changed)
     plain = verify(s3_url, **options)
     assert plain.ok
@@ -79,7 +81,8 @@ def test_whole(
 
 @pytest.mark.parametrize("decode", [False, True])
 def test_damage(changed: Path, s3_url: str, open_s3: Open, options: dict[str, Any], decode: bool) -> None:
-    """A flipped bit in a shard, the sidecar, the rows or the values; a missing object; one that was cut: each is named, alone."""
+    """A flipped bit in a shard, the sidecar, the rows or the values; a missing object; one that was cut:
+    each is named, alone."""
     objects = open_s3()
     manifest = manifest_at(objects)
     beside = {
@@ -119,7 +122,8 @@ def test_push_mends_what_verify_finds(
 def test_a_bad_record_is_found_by_decoding(
     tmp_path: Path, s3_url: str, open_s3: Open, options: dict[str, Any]
 ) -> None:
-    """A shard that was packed from a damaged image, and holds: its sample is named by its index in the dataset."""
+    """A shard that was packed from a damaged image, and holds: its sample is named by its index in the
+    dataset."""
     source = source_of(tmp_path, 40)
     path = sorted(source.rglob("*.jpg"))[35]
     data = path.read_bytes()

@@ -1,4 +1,5 @@
-"""T.Views over a dataset in a bucket: the batches of local files, bit for bit, on every engine, with little in the cache."""
+"""T.Views over a dataset in a bucket: the batches of local files, bit for bit, on every engine, with
+little in the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Under shuffle="window" what finds no room in the cache comes in large requests: counted at a proxy, bounded in memory, bit for bit."""
+"""Under shuffle="window" what finds no room in the cache comes in large requests: counted at a proxy,
+bounded in memory, bit for bit."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ Open = Callable[..., PackedDataset]
 
 @pytest.fixture
 def opened(seaweedfs: SeaweedFS, raw: Path, proxy: Proxy, tmp_path: Path) -> Iterator[Open]:
-    """Opens URL, or another, by way of the proxy, with a cache of half the data unless told otherwise; closed at the end."""
+    """Opens URL, or another, by way of the proxy, with a cache of half the data unless told otherwise;
+    closed at the end."""
     found: list[PackedDataset] = []
 
     def open_(url: str = URL, **more: Any) -> PackedDataset:
@@ -105,8 +107,8 @@ def let_go(dataset: PackedDataset) -> None:
 
 
 def test_hosts_that_keep_their_blocks_fetch_them_once(raw: Path, opened: Open, proxy: Proxy) -> None:
-    """Two hosts, each with a cache for half of the data: with hosts=2 the second epoch asks for nothing, and has the local batches in
-    another order than the first; without, it asks for about half of the data again.
+    """Two hosts, each with a cache for half of the data: with hosts=2 the second epoch asks for nothing, and
+    has the local batches in another order than the first; without, it asks for about half of the data again.
     """
     local, expected = PackedDataset(raw), {2: (0, 0), None: (0.4, 0.6)}
     for hosts, (least, most) in expected.items():
@@ -126,10 +128,11 @@ def test_hosts_that_keep_their_blocks_fetch_them_once(raw: Path, opened: Open, p
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_later_epochs_ask_for_large_ranges(raw: Path, opened: Open, proxy: Proxy, workers: int) -> None:
-    """With half a cache: as few requests for each byte as where all of it finds room, no byte twice, and the local batches.
+    """With half a cache: as few requests for each byte as where all of it finds room, no byte twice, and the
+    local batches.
 
-    The requests are those of the middle one of three epochs: the first one after the cache was filled has shorter runs (0.79 of the bytes
-    a request, on a busy machine 0.63 to 0.85; the two after it 0.89 to 1.07).
+    The requests are those of the middle one of three epochs: the first one after the cache was filled has
+    shorter runs (0.79 of the bytes a request, on a busy machine 0.63 to 0.85; the two after it 0.89 to 1.07).
     """
     local, half = PackedDataset(raw), opened()
     assert same(epoch_of(half, 0, workers=workers), epoch_of(local, 0))
@@ -187,7 +190,8 @@ def test_no_more_than_the_buffer_is_held(opened: Open) -> None:
 
 
 def test_two_loaders_over_one_dataset(raw: Path, opened: Open, proxy: Proxy) -> None:
-    """A window and a shuffle of all of it side by side: each has its batches, and neither takes the other's ranges from it."""
+    """A window and a shuffle of all of it side by side: each has its batches, and neither takes the
+    other's ranges from it."""
     half = opened()
     epoch_of(half, 0)
     proxy.counts(reset=True)
@@ -258,7 +262,8 @@ def test_resumed_in_mid_epoch(raw: Path, opened: Open, proxy: Proxy) -> None:
 
 
 def test_ranks_subsets_and_concatenations(raw: Path, tiny: Path, opened: Open, proxy: Proxy) -> None:
-    """Positions are not samples there, and blocks lie across datasets: the local batches, and few requests."""
+    """Positions are not samples there, and blocks lie across datasets: the local batches, and few
+    requests."""
     local, none, local_tiny, none_tiny = (
         PackedDataset(raw),
         opened(cache_size=0),
@@ -288,7 +293,8 @@ def test_ranks_subsets_and_concatenations(raw: Path, tiny: Path, opened: Open, p
 
 
 def test_small_samples_are_held_in_their_groups(tiny: Path, opened: Open, proxy: Proxy) -> None:
-    """Ten samples of 3 KB in a unit: with no cache each group is fetched about once, not once for each of its samples."""
+    """Ten samples of 3 KB in a unit: with no cache each group is fetched about once, not once for each of
+    its samples."""
     local, none = PackedDataset(tiny), opened(TINY, cache_size=0)
     assert same(
         epoch_of(none, 0, window(none, 0, 300, 1500)), epoch_of(local, 0, window(local, 0, 300, 1500))

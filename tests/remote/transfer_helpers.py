@@ -1,4 +1,5 @@
-"""What tests of push, pull and packs to URLs share: small datasets, what is at a URL, and counts of requests."""
+"""What tests of push, pull and packs to URLs share: small datasets, what is at a URL, and counts of
+requests."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def names_at(objects: Objects) -> list[str]:
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Counts the calls of each method of a client, as `put_file`, and the names that they are called with, as `put_file NAME`."""
+    """Counts the calls of each method of a client, as `put_file`, and the names that they are called with,
+    as `put_file NAME`."""
     counts: Counter[str] = Counter()
 
     def count(name: str) -> None:

@@ -45,7 +45,8 @@ def naive(batches: list[list[Any]]) -> list[list[int]]:
 
 @given(BATCHES, st.sampled_from([list, tuple, np.array, torch.tensor]))
 def test_counts(batches: list[list[int]], kind: Any) -> None:
-    """As a naive count, within a batch and over batches, of indices in every form; negative ones are those that they stand for."""
+    """As a naive count, within a batch and over batches, of indices in every form; negative ones are those
+    that they stand for."""
     counter = OccurrenceCounter(COUNT)
     made = [
         counter.of_batch(kind(batch) if batch or kind in (list, tuple) else batch).tolist()
@@ -63,7 +64,8 @@ def test_keys_of_other_kinds() -> None:
 
 @given(BATCHES, st.integers(1, 5))
 def test_ranks_draw_apart(batches: list[list[int]], world: int) -> None:
-    """An index on several ranks, or again on one, never has one occurrence twice; on rank 0 of one they are the counts."""
+    """An index on several ranks, or again on one, never has one occurrence twice; on rank 0 of one they
+    are the counts."""
     found = [OccurrenceCounter(COUNT, rank, world) for rank in range(world)]
     keys = [
         (index % COUNT, occurrence)
@@ -76,7 +78,8 @@ def test_ranks_draw_apart(batches: list[list[int]], world: int) -> None:
 
 @given(BATCHES, BATCHES)
 def test_a_state_holds_the_counts_without_those_ahead(done: list[list[int]], ahead: list[list[int]]) -> None:
-    """A counter that was loaded counts on as one that never drew what was ahead; the state goes through JSON."""
+    """A counter that was loaded counts on as one that never drew what was ahead; the state goes through
+    JSON."""
     counter = OccurrenceCounter(COUNT)
     for batch in [*done, *ahead]:
         counter.of_batch(batch)
@@ -149,14 +152,16 @@ class Own(SequentialSampler):
     ],
 )
 def test_samplers_that_give_each_once(sampler: Any, once: bool) -> None:
-    """Those that are known to give each index at most once need no counts, and none that may give one twice is among them."""
+    """Those that are known to give each index at most once need no counts, and none that may give one
+    twice is among them."""
     for index_sampler in (sampler, BatchSampler(sampler, 2, False)):
         assert gives_each_at_most_once(facts_of(index_sampler)) == once
     assert not gives_each_at_most_once(facts_of([[0, 1], [0]]))
 
 
 def test_seeds() -> None:
-    """Occurrence 0 has the seed itself; every other one another seed, the same alone and in a batch, and substitutes have their own."""
+    """Occurrence 0 has the seed itself; every other one another seed, the same alone and in a batch, and
+    substitutes have their own."""
     seeds = {row_seed(7, 2, occurrence) for occurrence in range(1000)}
     assert len(seeds) == 1000
     assert row_seed(7, 2, 0) == 7
@@ -172,7 +177,8 @@ def test_seeds() -> None:
 
 
 def test_native_arguments() -> None:
-    """Lengths that do not fit are refused, and nothing is counted of a batch with a position that there is not."""
+    """Lengths that do not fit are refused, and nothing is counted of a batch with a position that there is
+    not."""
     counts = np.zeros(3, np.uint32)
     with pytest.raises(IndexError, match="position 3 is out of range for 3"):
         core.count_occurrences(counts, np.array([0, 3]))

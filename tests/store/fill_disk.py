@@ -1,4 +1,5 @@
-"""Run by test_writer where files or the disk are limited: packs 40 MB until something stops it, and prints what it was told.
+"""Run by test_writer where files or the disk are limited: packs 40 MB until something stops it, and prints
+what it was told.
 
 Usage: fill_disk.py OUT.
 """

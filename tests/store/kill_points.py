@@ -1,6 +1,8 @@
-"""Run by test_writer: writes datasets in forked children that SIGKILL themselves at one point each, then resumes each.
+"""Run by test_writer: writes datasets in forked children that SIGKILL themselves at one point each, then
+resumes each.
 
-Usage: kill_points.py FOLDER. Prints the number of points. The points are every call that changes what is on the disk.
+Usage: kill_points.py FOLDER. Prints the number of points. The points are every call that changes what is on
+the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ CALLS = [
 
 
 def count_down(limit: int) -> list[int]:
-    """Makes every point count; the one that reaches limit kills the process. Returns the count, as a list of one."""
+    """Makes every point count; the one that reaches limit kills the process. Returns the count, as a list
+    of one."""
     seen = [0]
 
     def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,7 +89,8 @@ def killed(
 
 
 def killed_at(points: Iterable[int], act: Callable[[int], object]) -> Iterator[int]:
-    """The points at which a run of `act`, in a child, was killed, until one ends unharmed; it is told the point."""
+    """The points at which a run of `act`, in a child, was killed, until one ends unharmed; it is told the
+    point."""
     for point in points:
 
         def attempt(point: int = point) -> None:
@@ -102,7 +106,8 @@ def killed_at(points: Iterable[int], act: Callable[[int], object]) -> Iterator[i
 
 
 def main(folder: Path) -> None:
-    """Kills at point 1, 2, ... until a run ends unharmed; each must be unreadable, and equal the uninterrupted one when resumed."""
+    """Kills at point 1, 2, ... until a run ends unharmed; each must be unreadable, and equal the
+    uninterrupted one when resumed."""
     assert writer.JOURNAL_NAME == "progress.json"
     whole = folder / "whole"
     assert in_child(lambda: (write(whole, COUNT), None)[1]) == 0

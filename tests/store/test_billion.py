@@ -1,4 +1,5 @@
-"""A dataset of a billion samples opens, and a process holds a fraction of a byte for each: its files are forged, and sparse."""
+"""A dataset of a billion samples opens, and a process holds a fraction of a byte for each: its files are
+forged, and sparse."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def block_crcs(width: int) -> bytes:
 
 
 def section_head(shard: ShardEntry) -> tuple[bytes, int]:
-    """The head of a shard's section as docs/format.md has it, and the bytes of its tables: all places and values are zeros."""
+    """The head of a shard's section as docs/format.md has it, and the bytes of its tables: all places and
+    values are zeros."""
     widths = [16, *(width for _, width in COLUMNS if width)]
     tables = sum(STORED * width + -(STORED * width) % 8 for width in widths)
     columns = b"".join(
@@ -104,7 +106,8 @@ print(private() - before)
 
 
 def test_a_billion_samples(tmp_path: Path) -> None:
-    """Opened, asked for samples at both ends, and drawn by two orders: under a tenth of a byte for each sample."""
+    """Opened, asked for samples at both ends, and drawn by two orders: under a tenth of a byte for each
+    sample."""
     forge(tmp_path / "d")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "d")],

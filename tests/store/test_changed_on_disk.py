@@ -1,4 +1,5 @@
-"""A shard that is cut or overwritten in place, as cp and rsync --inplace do: what was packed or an error, and never a signal.
+"""A shard that is cut or overwritten in place, as cp and rsync --inplace do: what was packed or an error, and
+never a signal.
 
 Each scenario runs in a child, so that a signal fails its test and not the whole run.
 """
@@ -87,7 +88,8 @@ def overwrite(file: Path, offset: int, data: bytes) -> None:
 
 
 def test_cut_while_open(path: Path) -> None:
-    """Columns stay what they were, records are read or are SampleErrors, at every length that the file is cut to."""
+    """Columns stay what they were, records are read or are SampleErrors, at every length that the file is
+    cut to."""
 
     def action() -> None:
         reader = DatasetReader(path)
@@ -118,8 +120,8 @@ def test_column_read_late(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_labels_overwritten(path: Path) -> None:
-    """Another label on the disk is never delivered: the old ones where the dataset is open, and where it is opened then by its sidecar,
-    which has a copy; a DatasetError where it is opened then by a walk."""
+    """Another label on the disk is never delivered: the old ones where the dataset is open, and where it is
+    opened then by its sidecar, which has a copy; a DatasetError where it is opened then by a walk."""
 
     def action() -> None:
         dataset = PackedDataset(path)
@@ -139,7 +141,8 @@ def test_labels_overwritten(path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_pages_overwritten(path: Path, seed: int) -> None:
-    """Random pages replaced under an open reader: its samples are right or SampleErrors; opening then is right or a DatasetError."""
+    """Random pages replaced under an open reader: its samples are right or SampleErrors; opening then is
+    right or a DatasetError."""
 
     def action() -> None:
         rng = random.Random(seed)
@@ -169,7 +172,8 @@ def test_pages_overwritten(path: Path, seed: int) -> None:
 
 
 def test_cut_while_opening(path: Path) -> None:
-    """A file that is cut and restored again and again while it is opened: open, and right, or a DatasetError."""
+    """A file that is cut and restored again and again while it is opened: open, and right, or a
+    DatasetError."""
 
     def action() -> None:
         file = shard_of(path)
@@ -203,7 +207,8 @@ def test_cut_while_opening(path: Path) -> None:
 @pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
 @pytest.mark.parametrize("step", [False, True], ids=["native", "python"])
 def test_cut_while_a_loader_runs(path: Path, on_error: str, step: bool) -> None:
-    """Every sample delivered is what was packed, with its own label; what cannot be read is a SampleError, or left out."""
+    """Every sample delivered is what was packed, with its own label; what cannot be read is a SampleError,
+    or left out."""
 
     def action() -> None:
         transform = [lambda image: image] if step else None

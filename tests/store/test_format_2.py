@@ -1,4 +1,5 @@
-"""Format version 2: shards elsewhere, under other keys, with rows left out, fields added and fields hidden."""
+"""Format version 2: shards elsewhere, under other keys, with rows left out, fields added and fields
+hidden."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def check(reader: DatasetReader, of: list[int]) -> None:
 
 
 def test_every_value(made: tuple[Path, list[int]]) -> None:
-    """Every field of every sample is that of the sample that the manifest names, packed or added; a field that was taken away is gone."""
+    """Every field of every sample is that of the sample that the manifest names, packed or added; a field
+    that was taken away is gone."""
     path, of = made
     with DatasetReader(path) as reader:
         check(reader, of)
@@ -140,7 +142,8 @@ ALLOWED |= {("shards", 0, *part, "folder"): FOLDERS for part in (("rows",), ("ad
 
 @pytest.mark.parametrize("place", LATER, ids=lambda place: ".".join(map(str, place)))
 def test_hostile_value(made: tuple[Path, list[int]], place: tuple[Any, ...]) -> None:
-    """Every value replaced by every wrong one, under a checksum that fits: DatasetError, never another exception."""
+    """Every value replaced by every wrong one, under a checksum that fits: DatasetError, never another
+    exception."""
     data = Manifest.load(made[0]).to_bytes()
     for value in HOSTILE:
         content = json.loads(data)
@@ -163,7 +166,8 @@ def _edit(path: Path, change: Any) -> None:
 
 @pytest.mark.parametrize("rows", [[1, 1], [2, 1], [0, 10**6], [2**32 - 1, 0]])
 def test_rows_that_do_not_hold(tmp_path: Path, rows: list[int]) -> None:
-    """Rows that are not ascending, or beyond the file, under a checksum that fits: DatasetError when the dataset is opened."""
+    """Rows that are not ascending, or beyond the file, under a checksum that fits: DatasetError when the
+    dataset is opened."""
     path, _ = changed(tmp_path)
     count = Manifest.load(path).shards[0].count
     numbers = np.array([*range(count - 2), *rows], "<u4")
@@ -175,7 +179,8 @@ def test_rows_that_do_not_hold(tmp_path: Path, rows: list[int]) -> None:
 
 @pytest.mark.parametrize("size", [-8, 0, 8])
 def test_offsets_that_do_not_hold(tmp_path: Path, size: int) -> None:
-    """Offsets of added values that are not ascending or do not end with the segment: an error that names the sample, on first use."""
+    """Offsets of added values that are not ascending or do not end with the segment: an error that names
+    the sample, on first use."""
     path, _ = changed(tmp_path)
     shard = Manifest.load(path).shards[0]
     head = np.zeros(shard.stored + 1, "<u8")
@@ -191,7 +196,8 @@ def test_offsets_that_do_not_hold(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize("damage", ["flip", "cut", "gone", "folder"])
 @pytest.mark.parametrize("name", ["rows-00000.bin", "values-00000.bin", "values-00001.bin"])
 def test_damaged_file(tmp_path: Path, name: str, damage: str) -> None:
-    """A file beside the shards that is changed, cut, lost or no file is a DatasetError or SampleError that names it."""
+    """A file beside the shards that is changed, cut, lost or no file is a DatasetError or SampleError that
+    names it."""
     path, _ = changed(tmp_path)
     file = (path.parent / "there" if name.startswith("rows") else path) / name
     data = bytearray(file.read_bytes())

@@ -1,4 +1,5 @@
-"""Columns in memory take as few bytes as their values need, all together at most HELD_BYTES, and give the values that were packed."""
+"""Columns in memory take as few bytes as their values need, all together at most HELD_BYTES, and give the
+values that were packed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ NAMES = [f"n{number}" for number in range(8)]
 
 @given(data=st.data())
 def test_values_and_bytes(data: st.DataObject) -> None:
-    """Any column, in pieces of any sizes: the same bytes and dtype by sample, by samples and whole; in no more than its room."""
+    """Any column, in pieces of any sizes: the same bytes and dtype by sample, by samples and whole; in no
+    more than its room."""
     column = data.draw(DTYPES.flatmap(lambda dtype: npst.arrays(dtype.newbyteorder("="), SHAPES)))
     cuts = sorted([0, *data.draw(st.lists(st.integers(0, len(column)), max_size=4)), len(column)])
     room = data.draw(st.integers(0, column.nbytes))
@@ -51,7 +53,8 @@ def test_values_and_bytes(data: st.DataObject) -> None:
 
 
 def smallest(column: np.ndarray[Any, Any]) -> int:
-    """Bytes of a column in the smallest type of integers that has all its values; other types are not made smaller."""
+    """Bytes of a column in the smallest type of integers that has all its values; other types are not made
+    smaller."""
     if column.dtype.kind not in "iu":
         return column.nbytes
     limits, least, most = np.iinfo, int(column.min()), int(column.max())
@@ -77,7 +80,8 @@ def smallest(column: np.ndarray[Any, Any]) -> int:
     ids=["constant", "NaN", "signs of zero", "bytes", "negative", "large"],
 )
 def test_what_it_takes(column: np.ndarray[Any, Any], size: int) -> None:
-    """One value is one number, whatever its bits; integers take as many bytes as the largest needs; no bit of a float is lost."""
+    """One value is one number, whatever its bits; integers take as many bytes as the largest needs; no bit
+    of a float is lost."""
     found = held([column[:300], column[300:]], len(column), 8000)
     assert found is not None
     assert found[1] == size
@@ -117,7 +121,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("room", [0, 8 * COUNT, 1 << 20])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_room_of_all(path: Path, monkeypatch: pytest.MonkeyPatch, room: int, workers: int) -> None:
-    """Columns share one room: what fits is in memory, the rest is read in the sidecars, and a loader delivers the same bytes."""
+    """Columns share one room: what fits is in memory, the rest is read in the sidecars, and a loader
+    delivers the same bytes."""
     monkeypatch.setattr("fastload.store.reader.HELD_BYTES", room)
     monkeypatch.setattr("fastload.store.sidecar.WALKED_SAMPLES", 0)
     with DatasetReader(path) as reader:

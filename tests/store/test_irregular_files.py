@@ -1,4 +1,5 @@
-"""A packed dataset's files are regular files: a FIFO, a device or terabytes of nothing in their place is an error at once."""
+"""A packed dataset's files are regular files: a FIFO, a device or terabytes of nothing in their place is
+an error at once."""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ def test_journal(image_folder: Path, tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("name", [MANIFEST_NAME, JOURNAL_NAME])
 def test_a_temporary_file_is_made_anew(image_folder: Path, tmp_path: Path, name: str) -> None:
-    """What lies where a temporary file is to be written, a FIFO or a link, is neither waited for nor written through."""
+    """What lies where a temporary file is to be written, a FIFO or a link, is neither waited for nor
+    written through."""
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     out.mkdir()
     elsewhere.write_bytes(b"mine")

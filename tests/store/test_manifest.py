@@ -45,7 +45,8 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_format_version() -> None:
-    """A manifest has the first format version that has its fields' kinds; a lower one with them does not hold."""
+    """A manifest has the first format version that has its fields' kinds; a lower one with them does not
+    hold."""
     assert json.loads(MANIFEST.to_bytes())["version"] == 1
     schema = Schema((*MANIFEST.schema, Field("boxes", "boxes", format="xyxy")))
     shards = tuple(replace(shard, columns={**SUMS, "__count__:boxes": 7}) for shard in MANIFEST.shards)
@@ -139,7 +140,8 @@ ALLOWED = {
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: ".".join(map(str, place)))
 def test_hostile_value(place: tuple[Any, ...]) -> None:
-    """Every value replaced by every wrong one, under a checksum that fits: DatasetError, never another exception."""
+    """Every value replaced by every wrong one, under a checksum that fits: DatasetError, never another
+    exception."""
     for value in HOSTILE:
         content = json.loads(MANIFEST.to_bytes())
         owner = content

@@ -1,4 +1,5 @@
-"""Datasets of more shards than files may be open: every engine reads them, descriptors stay few, and what was replaced is an error."""
+"""Datasets of more shards than files may be open: every engine reads them, descriptors stay few, and what
+was replaced is an error."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ assert shards_open() == 0
 
 @pytest.mark.parametrize(("transform", "workers"), [("native", 2), ("python", 2), ("python", 0)])
 def test_every_engine_reads_them_through_few_descriptors(many: Path, transform: str, workers: int) -> None:
-    """All samples of 2,000 shards come, twice, where 256 files may be open, and a quarter of them is shards: in forked workers too."""
+    """All samples of 2,000 shards come, twice, where 256 files may be open, and a quarter of them is
+    shards: in forked workers too."""
     done = warm.run(PRELUDE + BODY, many, transform, str(workers))
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
@@ -100,7 +102,8 @@ assert shards_open() == LIMIT // 4 + 3 * 16
 
 
 def test_forks_and_other_readers_have_their_share(many: Path) -> None:
-    """A forked child opens as many files as its parent has; readers beyond the first share what is left, 16 files each at least."""
+    """A forked child opens as many files as its parent has; readers beyond the first share what is left,
+    16 files each at least."""
     done = warm.run(PRELUDE + FORKED, many)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
@@ -132,7 +135,8 @@ assert found[3] == 0, found
 
 
 def test_a_shard_that_is_replaced_is_an_error(many: Path, tmp_path: Path) -> None:
-    """If a closed shard was removed or replaced meanwhile, its samples are SampleErrors that say so; an identical copy is as good."""
+    """If a closed shard was removed or replaced meanwhile, its samples are SampleErrors that say so; an
+    identical copy is as good."""
     copy = tmp_path / "data.fl"
     copy.mkdir()
     for name in os.listdir(many):

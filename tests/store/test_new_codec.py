@@ -1,4 +1,5 @@
-"""An image codec that only this file knows: one class, registered, is verified, read as a stored value and written as files."""
+"""An image codec that only this file knows: one class, registered, is verified, read as a stored value and
+written as files."""
 
 from __future__ import annotations
 

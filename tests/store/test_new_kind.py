@@ -1,4 +1,5 @@
-"""A kind of field that only this file knows: one class, registered, is packed, read, verified, queried, written as files and loaded."""
+"""A kind of field that only this file knows: one class, registered, is packed, read, verified, queried,
+written as files and loaded."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def values(folder: Path) -> list[Any]:
 
 
 def test_stored(folder: Path) -> None:
-    """Values come back as they were packed, verify finds nothing, and what the class refuses is the sample's error."""
+    """Values come back as they were packed, verify finds nothing, and what the class refuses is the
+    sample's error."""
     assert values(folder) == WANTED
     assert verify(folder, decode=True).ok
     with pytest.raises(
@@ -141,7 +143,8 @@ def test_versions(folder: Path) -> None:
 
 
 def test_files(folder: Path) -> None:
-    """A folder, a tar and a Parquet file hold it, and give datasets of the same values; a table has its bytes."""
+    """A folder, a tar and a Parquet file hold it, and give datasets of the same values; a table has its
+    bytes."""
     pytest.importorskip("pyarrow")
     out = folder.parent
     unpack(folder, out / "unpacked")
@@ -159,7 +162,8 @@ def test_files(folder: Path) -> None:
 
 
 def test_nobody_else_asks() -> None:
-    """Only store/kinds tells a field's kind, or an image's codec, by its name; lines that are left ask for other kinds."""
+    """Only store/kinds tells a field's kind, or an image's codec, by its name; lines that are left ask for
+    other kinds."""
     package = Path(fastload.__file__).parent
     found = {
         path.relative_to(package): len(list(places(path)))

@@ -1,4 +1,5 @@
-"""Masks, boxes, keypoints, polygons, instances and varying arrays: what is packed is read again, and what cannot be is named."""
+"""Masks, boxes, keypoints, polygons, instances and varying arrays: what is packed is read again, and what
+cannot be is named."""
 
 from __future__ import annotations
 
@@ -143,7 +144,8 @@ def test_text_of_counts(pairs: list[tuple[int, int]]) -> None:
 
 @given(hnp.arrays(np.uint32, st.integers(0, 20)))
 def test_any_counts_as_text(counts: npt.NDArray[np.uint32]) -> None:
-    """The text of any run lengths, also of empty runs at odd places and of the largest numbers, gives the same numbers."""
+    """The text of any run lengths, also of empty runs at odd places and of the largest numbers, gives the
+    same numbers."""
     assert _of_text(counts_text(counts).encode()) == counts.tolist()
 
 
@@ -155,7 +157,8 @@ def test_any_counts_as_text(counts: npt.NDArray[np.uint32]) -> None:
     )
 )
 def test_instances_as_run_lengths(masks: npt.NDArray[np.uint8]) -> None:
-    """Instances that are read as run lengths are packed again to the same masks; those that do not sum are refused."""
+    """Instances that are read as run lengths are packed again to the same masks; those that do not sum are
+    refused."""
     field, canvas = Field("m", "instances"), masks.shape[1:]
     kind, parts, count = varying_entry(field, masks, canvas)
     data = b"".join(bytes(part) for part in parts)
@@ -193,7 +196,8 @@ OUTLINE = st.lists(st.tuples(NEAR, NEAR), min_size=3, max_size=9).map(
     canvas=st.tuples(st.integers(1, 40), st.integers(1, 40)),
 )
 def test_any_polygons(parts: list[list[float]], canvas: tuple[int, int]) -> None:
-    """Numbers of any kind and count are a PackError, or the mask that pycocotools makes of them: it never gets what ends the process."""
+    """Numbers of any kind and count are a PackError, or the mask that pycocotools makes of them: it never
+    gets what ends the process."""
     coco = pytest.importorskip("pycocotools.mask")
     try:
         counts = counts_of(parts, canvas)
@@ -223,7 +227,8 @@ ANY_JSON = st.recursive(
     | st.text(st.characters(max_codepoint=127)),
 )
 def test_any_run_lengths(size: Any, counts: Any) -> None:
-    """Of any values in JSON's types, run lengths are a PackError, or whole numbers that sum to the image's pixels."""
+    """Of any values in JSON's types, run lengths are a PackError, or whole numbers that sum to the image's
+    pixels."""
     try:
         found = counts_of({"size": size, "counts": counts}, (3, 4))
     except PackError:
@@ -254,7 +259,8 @@ def test_any_run_lengths(size: Any, counts: Any) -> None:
     ],
 )
 def test_polygons_that_would_end_the_process(part: list[float], canvas: tuple[int, int], words: str) -> None:
-    """A finite coordinate, an outline or an image for which pycocotools would run out of memory, or of integers, is its row's error."""
+    """A finite coordinate, an outline or an image for which pycocotools would run out of memory, or of
+    integers, is its row's error."""
     pytest.importorskip("pycocotools.mask")
     with pytest.raises(RowError, match=words) as caught:
         varying_entry(
@@ -323,7 +329,8 @@ def write(folder: Path, schema: Schema = SCHEMA) -> list[dict[str, Any]]:
 
 
 def test_dataset(tmp_path: Path) -> None:
-    """A dataset with each kind: columns, counts, sizes and values of the records are those that were written."""
+    """A dataset with each kind: columns, counts, sizes and values of the records are those that were
+    written."""
     samples = write(tmp_path / "d")
     with DatasetReader(tmp_path / "d") as reader:
         assert reader.schema == SCHEMA
@@ -343,7 +350,8 @@ def test_dataset(tmp_path: Path) -> None:
 
 
 def test_wrong_values(tmp_path: Path) -> None:
-    """A mask of another size, labels that do not fit, other counts than boxes, and images that are not encoded are told by name."""
+    """A mask of another size, labels that do not fit, other counts than boxes, and images that are not
+    encoded are told by name."""
     good = sample(0, 2)
     depth = StoredImage("raw", good["second"].data, 5, 6)
     with DatasetWriter(tmp_path / "d", SCHEMA, shard_size=1 << 20, options={}) as writer:

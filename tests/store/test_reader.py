@@ -98,7 +98,8 @@ def test_damaged_record_is_named(copy: Path) -> None:
 
 
 def test_large_column_is_checked_on_use(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column above the limit costs nothing at open, and is compared with its checksum when it is first asked for."""
+    """A column above the limit costs nothing at open, and is compared with its checksum when it is first
+    asked for."""
     with DatasetReader(copy) as reader:
         label = reader.column("label")[:10].tobytes()
     monkeypatch.setattr(reader_module, "HELD_BYTES", 0)
@@ -111,7 +112,8 @@ def test_large_column_is_checked_on_use(copy: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values of neighbours are those of the column, from the shards that have them alone, and nothing is kept of them."""
+    """Values of neighbours are those of the column, from the shards that have them alone, and nothing is
+    kept of them."""
     with DatasetReader(dataset) as reader:
         whole = {name: reader.column(name) for name in reader.schema.columns}
         ends = [shard.first + shard.count for shard in reader.manifest.shards]
@@ -132,9 +134,8 @@ def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.M
                 assert found.tobytes() == values[start:stop].tobytes()
                 assert not found.flags.writeable
         assert not np.shares_memory(reader.column_range("label", 0, 9), reader.column_range("label", 0, 9))
-        assert np.shares_memory(
-            reader.column("label"), reader.column_range("label", 0, 9)
-        )  # one that was read whole is not read again
+        # One that was read whole is not read again.
+        assert np.shares_memory(reader.column("label"), reader.column_range("label", 0, 9))
         assert damaged.column_range("label", 0, ends[0]).tobytes() == whole["label"][: ends[0]].tobytes()
         with pytest.raises(DatasetError, match=r"column label in shard-00001\.lmdb"):
             damaged.column_range("label", 0, ends[0] + 1)
@@ -143,7 +144,8 @@ def test_values_of_some_samples(dataset: Path, copy: Path, monkeypatch: pytest.M
 
 
 def test_column_is_read_once_into_memory(tmp_path: Path) -> None:
-    """Read-only, aligned, the same array each time; nothing of the file is mapped; it outlives reader, store and file."""
+    """Read-only, aligned, the same array each time; nothing of the file is mapped; it outlives reader,
+    store and file."""
     with DatasetWriter(
         tmp_path, Schema((Field("v", "array", "float32", (3,)),)), shard_size=1 << 30, options={}
     ) as writer:
@@ -238,7 +240,8 @@ def _in_child(action: Callable[[], bool]) -> bool:
 
 
 def test_fork(dataset: Path) -> None:
-    """A forked child reads through the parent's reader, which opens its own store; the parent's store refuses; arrays stay valid."""
+    """A forked child reads through the parent's reader, which opens its own store; the parent's store
+    refuses; arrays stay valid."""
     with DatasetReader(dataset) as reader:
         expected = reader.record_fields(7)
         label = reader.column("label")

@@ -20,7 +20,8 @@ NOBODY = b"another record"
 
 
 def test_replaced_records_and_all_else_the_same(tmp_path: Path) -> None:
-    """Some records of two shards: they are the new ones, all others and every column are equal, and file checksums hold."""
+    """Some records of two shards: they are the new ones, all others and every column are equal, and file
+    checksums hold."""
     write(tmp_path, 100)
     records, columns = contents(tmp_path)
     before = Manifest.load(tmp_path)
@@ -129,7 +130,8 @@ def test_a_name_is_not_soon_another_file(tmp_path: Path) -> None:
 
 
 def test_readers_follow_only_the_same_samples(tmp_path: Path) -> None:
-    """A manifest of other rows in place of the one that a reader began with is not taken for a rewrite of it."""
+    """A manifest of other rows in place of the one that a reader began with is not taken for a rewrite of
+    it."""
     write(tmp_path / "a", 40)
     write(tmp_path / "b", 41)
     a, b = Manifest.load(tmp_path / "a"), Manifest.load(tmp_path / "b")
@@ -154,8 +156,8 @@ def test_readers_follow_only_the_same_samples(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["done", "error", "kill"])
 def test_commits_of_many_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
-    """Of many shards several are committed at once, so that the manifest is not written for each: no one is lost but by a kill, after which
-    the dataset is whole and nothing is left over."""
+    """Of many shards several are committed at once, so that the manifest is not written for each: no one is
+    lost but by a kill, after which the dataset is whole and nothing is left over."""
     write(tmp_path, 300)
     count = len(Manifest.load(tmp_path).shards)
     assert count > 14

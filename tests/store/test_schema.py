@@ -76,7 +76,8 @@ def test_json_round_trip(fields: list[Field]) -> None:
 
 
 def test_kinds_in_json() -> None:
-    """Fields of the kinds that format version 3 brought survive JSON; those of older versions have the JSON that they always had."""
+    """Fields of the kinds that format version 3 brought survive JSON; those of older versions have the
+    JSON that they always had."""
     schema = Schema((*OBJECTS, Field("depth", "image", "uint16", (1,)), Field("second", "image")))
     assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
     assert schema.is_extended
@@ -98,7 +99,8 @@ def test_kinds_in_json() -> None:
 
 
 def test_hidden_columns() -> None:
-    """A field of any number of rows has a column of their number, a further image those of its size; the first image has the sample's."""
+    """A field of any number of rows has a column of their number, a further image those of its size; the
+    first image has the sample's."""
     schema = Schema(
         (
             Field("a", "image", "uint8", (1,)),
@@ -191,7 +193,8 @@ def test_field_refuses(arguments: tuple[Any, ...]) -> None:
 
 
 def test_field_defaults() -> None:
-    """What a kind leaves open has one spelling: 8-bit RGB is an image without dtype and shape, boxes are float32, masks uint8."""
+    """What a kind leaves open has one spelling: 8-bit RGB is an image without dtype and shape, boxes are
+    float32, masks uint8."""
     assert Field("x", "image", "uint8", (3,)) == Field("x", "image")
     assert Field("x", "image").is_rgb
     assert Field("x", "image", shape=(1,)) == Field("x", "image", "uint8", (1,))
@@ -210,7 +213,8 @@ def test_field_defaults() -> None:
     assert Field("x", "boxes", format="xyxyxyxy").row_shape == (8,)
     assert [field.row_shape for field in OBJECTS] == [(), (), (4,), (), (17, 3), (), ()]
     assert [str(field) for field in OBJECTS[1:5]] == [
-        "mask uint16", "boxes float32 cxcywh", "array int64 (None,) of boxes", "keypoints float32 (17, 3) of boxes"
+        "mask uint16", "boxes float32 cxcywh", "array int64 (None,) of boxes",
+        "keypoints float32 (17, 3) of boxes"
     ]  # fmt: skip
 
 
@@ -285,7 +289,8 @@ def test_value_refused(field: Field, value: Any) -> None:
     ],
 )
 def test_a_list_is_told_as_it_was_given(field: Field, value: Any, why: str) -> None:
-    """The error for a list names what is wrong in the list, and nothing of the array that fastload would have made of it."""
+    """The error for a list names what is wrong in the list, and nothing of the array that fastload would
+    have made of it."""
     with pytest.raises(PackError) as refused:
         Schema((Field("im", "image"), field)).encode({"im": b"x", "f": value}, "jpeg", 2, 2)
     assert str(refused.value).endswith(": " + why)
@@ -328,7 +333,8 @@ def test_image_refused(value: Any, kind: str | None, height: int, width: int) ->
     )
 )
 def test_record_round_trip(entries: list[tuple[int, int, list[bytes]]]) -> None:
-    """What build_record joins, split_record takes apart; the CRC is that of the bytes; every cut is refused."""
+    """What build_record joins, split_record takes apart; the CRC is that of the bytes; every cut is
+    refused."""
     record, crc = core.build_record([(field, kind, tuple(parts)) for field, kind, parts in entries])
     assert core.crc32c(record) == crc
     assert core.split_record(record) == [(field, kind, b"".join(parts)) for field, kind, parts in entries]

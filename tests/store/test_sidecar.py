@@ -1,4 +1,5 @@
-"""Sidecars: a dataset opened by them is the one that a walk opens, and whatever is wrong with them gives no other bytes."""
+"""Sidecars: a dataset opened by them is the one that a walk opens, and whatever is wrong with them gives
+no other bytes."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def test_small_datasets_are_walked(copy: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_large_columns_stay_in_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column that is not copied is read from the place that the sidecar names; the records' checksums are with their places."""
+    """A column that is not copied is read from the place that the sidecar names; the records' checksums
+    are with their places."""
     monkeypatch.setattr(sidecar_module, "ROW_MOST", 3)
     write(tmp_path / "d", COUNT)
     manifest = Manifest.load(tmp_path / "d")
@@ -166,7 +168,8 @@ def test_missing_cut_or_no_file(copy: Path, expected: Any) -> None:
 @EXAMPLES
 @given(data=st.data())
 def test_flipped_byte(copy: Path, expected: Any, data: st.DataObject) -> None:
-    """One byte changed anywhere: the dataset has every value, by a walk where the directory is damaged; verify finds it."""
+    """One byte changed anywhere: the dataset has every value, by a walk where the directory is damaged;
+    verify finds it."""
     file = copy / Manifest.load(copy).sidecars[0].file
     good = file.read_bytes()
     at, change = data.draw(st.integers(0, len(good) - 1)), data.draw(st.integers(1, 255))
@@ -187,7 +190,8 @@ WORDS = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 8, 48, 2**31
 @EXAMPLES
 @given(data=st.data())
 def test_lies(copy: Path, expected: Any, data: st.DataObject) -> None:
-    """Words of it replaced, parts cut or put twice, under a checksum that fits: every value is right, or an error that is fastload's."""
+    """Words of it replaced, parts cut or put twice, under a checksum that fits: every value is right, or
+    an error that is fastload's."""
     kept = (copy / "manifest.json").read_bytes()
     file = copy / Manifest.load(copy).sidecars[0].file
     good = file.read_bytes()
@@ -223,7 +227,8 @@ def test_lies(copy: Path, expected: Any, data: st.DataObject) -> None:
 
 
 def test_places_of_others(copy: Path, expected: Any) -> None:
-    """Two samples' places swapped, under a checksum that fits: both are errors; verify says what lies, and index makes it anew."""
+    """Two samples' places swapped, under a checksum that fits: both are errors; verify says what lies, and
+    index makes it anew."""
     manifest = Manifest.load(copy)
     data = bytearray((copy / manifest.sidecars[0].file).read_bytes())
     section = open_sidecars(copy, manifest.sidecars).get(manifest.shards[0])
@@ -246,7 +251,8 @@ def test_places_of_others(copy: Path, expected: Any) -> None:
 
 
 def test_stale_sections(copy: Path, expected: Any) -> None:
-    """After a shard was written anew its section is no shard's, the others hold; the next `index` covers it again."""
+    """After a shard was written anew its section is no shard's, the others hold; the next `index` covers
+    it again."""
     record = core.build_record([(0, core.KIND_JPEG, b"other")])
     with DatasetRewriter(copy, "") as rewriter, rewriter.shard(1) as shard:
         first = shard.samples.start
@@ -276,7 +282,8 @@ def test_added_where_there_is_none(copy: Path, expected: Any) -> None:
 
 
 def test_every_key_of_format_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows left out, fields added and hidden, other keys, shards elsewhere: the same by sidecar as by a walk."""
+    """Rows left out, fields added and hidden, other keys, shards elsewhere: the same by sidecar as by a
+    walk."""
     path, _ = changed(tmp_path)
     with DatasetRewriter(path, "") as rewriter:
         rewriter.renew_sidecar()
@@ -292,7 +299,8 @@ def test_every_key_of_format_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_changes_keep_it(tmp_path: Path) -> None:
-    """append adds a sidecar and writes many as one; columns, drop and concat keep what there is; prune removes what nothing names."""
+    """append adds a sidecar and writes many as one; columns, drop and concat keep what there is; prune
+    removes what nothing names."""
 
     def add(count: int) -> None:
         with DatasetChange(out, "") as change:
@@ -360,7 +368,8 @@ PLACES: list[Callable[[dict[str, Any], Any], None]] = [
 
 @pytest.mark.parametrize("place", range(len(PLACES)))
 def test_hostile_manifest(dataset: Path, place: int) -> None:
-    """Every value of the list replaced by every wrong one, under a checksum that fits: DatasetError, never another exception."""
+    """Every value of the list replaced by every wrong one, under a checksum that fits: DatasetError, never
+    another exception."""
     data = Manifest.load(dataset).to_bytes()
     for value in HOSTILE:
         content = json.loads(data)
@@ -370,7 +379,8 @@ def test_hostile_manifest(dataset: Path, place: int) -> None:
 
 
 def test_given_places(copy: Path) -> None:
-    """`core.Store.add` refuses another number of places than samples, and columns whose names are too long."""
+    """`core.Store.add` refuses another number of places than samples, and columns whose names are too
+    long."""
     shard = Manifest.load(copy).shards[0]
     arguments = os.fspath(copy / shard.file), 0, shard.count, shard.bytes, 0, shard.stored
     file = core.TableFile(os.memfd_create("table"), "table")
@@ -389,7 +399,8 @@ def test_given_places(copy: Path) -> None:
 
 
 def test_memory_of_writing(copy: Path) -> None:
-    """Sections that are copied are in memory one at a time, also where a head is a view of its whole section."""
+    """Sections that are copied are in memory one at a time, also where a head is a view of its whole
+    section."""
     size, first = 1 << 20, Manifest.load(copy).shards[0]
 
     def section(_: object) -> tuple[memoryview, memoryview]:

@@ -1,4 +1,5 @@
-"""DatasetWriter: what it writes, what it refuses, and that a kill at any point costs at most the unfinished shard."""
+"""DatasetWriter: what it writes, what it refuses, and that a kill at any point costs at most the
+unfinished shard."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_shards_end_at_their_size_and_last_page(tmp_path: Path) -> None:
-    """A shard is complete when its records reach shard_size; its file is whole pages, its checksum that of the file."""
+    """A shard is complete when its records reach shard_size; its file is whole pages, its checksum that of
+    the file."""
     manifest = write(tmp_path, 100, shard_size=50_000)
     for shard in manifest.shards:
         path = tmp_path / shard.file
@@ -225,7 +227,8 @@ def _journal(out: Path, change: Callable[[bytes], bytes]) -> None:
 def test_a_journal_of_many_shards_is_written_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond JOURNAL_SHARDS shards the journal lags behind by one part of as many: a kill loses no more, one given up nothing."""
+    """Beyond JOURNAL_SHARDS shards the journal lags behind by one part of as many: a kill loses no more,
+    one given up nothing."""
     monkeypatch.setattr("fastload.store.writer.JOURNAL_SHARDS", 8)
     write(tmp_path / "whole", 70, shard_size=1)
     killed, copies, named = tmp_path / "killed", [], []
@@ -233,7 +236,8 @@ def test_a_journal_of_many_shards_is_written_now_and_then(
     for index in range(60):
         append(writer, index)
         if index % 10 == 9:
-            writer._await_completion()  # a copy is no state of the folder while the writer's thread works in it
+            # A copy is no state of the folder while the writer's thread works in it
+            writer._await_completion()
             named.append(len(json.loads((killed / "progress.json").read_bytes())["shards"]))
             copies.append(Path(shutil.copytree(killed, tmp_path / f"copy-{index}")))
     writer.abort()
@@ -273,7 +277,8 @@ def test_resume_refuses(tmp_path: Path, arguments: Any, change: Any, message: st
 
 
 def test_resume_may_change_what_varies(tmp_path: Path) -> None:
-    """Options named as varying may be others; the manifest has the last ones, or those that finish is told."""
+    """Options named as varying may be others; the manifest has the last ones, or those that finish is
+    told."""
     writer = DatasetWriter(
         tmp_path, SCHEMA, shard_size=60_000, options={"a": 1, "b": 1, "c": 1}, varying=("a", "b")
     )
@@ -302,7 +307,8 @@ def test_resume_may_change_what_varies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"x" + data[1:], None])
 def test_resume_refuses_a_damaged_log(tmp_path: Path, change: Callable[[bytes], bytes] | None) -> None:
-    """Shorter, changed or gone, the notes on samples are not believed; what lies behind those that count is dropped."""
+    """Shorter, changed or gone, the notes on samples are not believed; what lies behind those that count
+    is dropped."""
     writer = DatasetWriter(tmp_path, SCHEMA, shard_size=60_000, options=OPTIONS)
     for i in range(40):
         append(writer, i)
@@ -337,7 +343,8 @@ def test_resume_notices_a_lost_shard(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_kill_at_every_point(tmp_path: Path) -> None:
-    """SIGKILL before each call that changes the disk: no dataset or a whole one, and resumed it equals the uninterrupted."""
+    """SIGKILL before each call that changes the disk: no dataset or a whole one, and resumed it equals the
+    uninterrupted."""
     script = [sys.executable, str(HERE / "kill_points.py"), str(tmp_path)]
     done = subprocess.run(script, capture_output=True, text=True, timeout=280, check=False, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
@@ -345,8 +352,12 @@ def test_kill_at_every_point(tmp_path: Path) -> None:
 
 
 def test_full_disk(tmp_path: Path) -> None:
-    """A file system of 8 MB: a PackError that names the bytes and what to do, and nothing claims to be complete."""
-    inner = f'mount -t tmpfs -o size=8m none "{tmp_path}" && "{sys.executable}" "{HERE}/fill_disk.py" "{tmp_path}/out"'
+    """A file system of 8 MB: a PackError that names the bytes and what to do, and nothing claims to be
+    complete."""
+    inner = (
+        f'mount -t tmpfs -o size=8m none "{tmp_path}" && "{sys.executable}" "{HERE}/fill_disk.py" '
+        f'"{tmp_path}/out"'
+    )
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", inner],
         capture_output=True,

@@ -1,4 +1,5 @@
-"""Datasets as changes leave them, their manifests and files written by hand: rows left out, fields added, shards elsewhere."""
+"""Datasets as changes leave them, their manifests and files written by hand: rows left out, fields added,
+shards elsewhere."""
 
 from __future__ import annotations
 
@@ -28,10 +29,12 @@ def packed_values(values: Sequence[bytes]) -> bytes:
 
 
 def changed(folder: Path, count: int = 40) -> tuple[Path, list[int]]:
-    """A dataset with every key of format 2, and the number of each of its samples among the `count` of store_helpers.
+    """A dataset with every key of format 2, and the number of each of its samples among the `count` of
+    store_helpers.
 
-    The shards lie in another folder, in reverse order; every third sample is left out of the first; the fields `score` (float), `note`
-    (text) and `tags` (json) were added, and `caption` is hidden in favour of an added one; `weight` is gone.
+    The shards lie in another folder, in reverse order; every third sample is left out of the first; the
+    fields `score` (float), `note` (text) and `tags` (json) were added, and `caption` is hidden in favour of
+    an added one; `weight` is gone.
     """
     there, out = folder / "there", folder / "out"
     manifest = write(there, count)

@@ -1,4 +1,5 @@
-"""Sizes that depend on the boxes of a sample are bounded before the boxes are known: by the largest that any boxes can make."""
+"""Sizes that depend on the boxes of a sample are bounded before the boxes are known: by the largest that
+any boxes can make."""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ def test_no_boxes_make_more(transform: list[Any], height: int, width: int, seed:
     ],
 )
 def test_bounds_are_close(transform: list[Any], bound: tuple[int, int]) -> None:
-    """A bound is at most a pixel above what some boxes make; after a step that ends at one size it is that size."""
+    """A bound is at most a pixel above what some boxes make; after a step that ends at one size it is that
+    size."""
     assert compile_plan(transform, boxes=True).program.size(200, 100) == bound
 
 

@@ -1,4 +1,5 @@
-"""Lists of torchvision's transforms through PackedDataset against torchvision's own Compose on the decoded Pillow image."""
+"""Lists of torchvision's transforms through PackedDataset against torchvision's own Compose on the decoded
+Pillow image."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def tensor(image: Any) -> torch.Tensor:
 
 
 def steps_apart(mine: torch.Tensor, theirs: torch.Tensor, std: float = 1.0) -> float:
-    """The largest difference, in steps of a byte; floats are in 0..1, or normalised, unless they are bytes that were cast."""
+    """The largest difference, in steps of a byte; floats are in 0..1, or normalised, unless they are bytes
+    that were cast."""
     assert mine.shape == theirs.shape
     assert mine.dtype == theirs.dtype
     difference = float((mine.double() - theirs.double()).abs().max())
@@ -56,7 +58,8 @@ def twice(image: Any) -> Any:
 
 
 def native_lists(v: Any) -> dict[str, tuple[list[Any], float]]:
-    """Lists without chance, and how many steps of a byte they may be off: only resampling rounds otherwise."""
+    """Lists without chance, and how many steps of a byte they may be off: only resampling rounds
+    otherwise."""
     floats = [v.ToTensor(), v.Normalize(MEAN, STD)]
     bicubic = v1.InterpolationMode.BICUBIC
     lists: dict[str, tuple[list[Any], float]] = {
@@ -133,7 +136,8 @@ def test_lists_without_chance_are_native_and_torchvisions(packed: Path, v: Any, 
 
 @BOTH
 def test_random_ones_are_the_native_specs_of_the_same_parameters(v: Any) -> None:
-    """The compiled program draws what fastload's own specs with these parameters draw, at these places in the list."""
+    """The compiled program draws what fastload's own specs with these parameters draw, at these places in
+    the list."""
     bicubic = v1.InterpolationMode.BICUBIC
     pairs = [
         (
@@ -158,7 +162,8 @@ def test_random_ones_are_the_native_specs_of_the_same_parameters(v: Any) -> None
 @BOTH
 @pytest.mark.parametrize("padding", [None, 3, [2, 5], [1, 2, 3, 4]])
 def test_a_padded_crop_of_the_whole_is_torchvisions(packed_same_size: Path, v: Any, padding: Any) -> None:
-    """RandomCrop to exactly the padded size leaves nothing to chance: the sides and the fill are torchvision's (whose v2 reorders them)."""
+    """RandomCrop to exactly the padded size leaves nothing to chance: the sides and the fill are
+    torchvision's (whose v2 reorders them)."""
     left, top, right, bottom = (
         {None: (0, 0, 0, 0), 3: (3, 3, 3, 3)}[padding] if not isinstance(padding, list) else (padding * 2)[:4]
     )
@@ -170,7 +175,8 @@ def test_a_padded_crop_of_the_whole_is_torchvisions(packed_same_size: Path, v: A
 
 @BOTH
 def test_mixed_with_fastloads_own(packed: Path, v: Any) -> None:
-    """fastload's specs and torchvision's conversions make one native list; fastload's may then shrink in the decoder."""
+    """fastload's specs and torchvision's conversions make one native list; fastload's may then shrink in
+    the decoder."""
     mixed = PackedDataset(
         packed,
         transform=[T.RandomResizedCrop(32), v.RandomHorizontalFlip(), v.ToTensor(), v.Normalize(MEAN, STD)],
@@ -204,7 +210,8 @@ def test_loader_takes_a_compose(packed: Path, v: Any) -> None:
 
 @BOTH
 def test_python_begins_with_what_torchvision_holds(packed: Path, v: Any) -> None:
-    """A Pillow image before the conversion to a tensor, bytes or floats after it; fastload's own lists go on with the tensor."""
+    """A Pillow image before the conversion to a tensor, bytes or floats after it; fastload's own lists go
+    on with the tensor."""
     seen: list[Any] = []
 
     def look(image: Any) -> Any:
@@ -271,13 +278,13 @@ def pool(v: Any) -> list[Any]:
 @settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([v1, v2]), st.lists(st.integers(0, 99), min_size=1, max_size=6), st.integers(0, 49))
 def test_any_list_is_torchvisions_compose(packed: Path, v: Any, picks: list[int], index: int) -> None:
-    """Whatever part is native and whatever is not, the result is Compose's; where Compose fails, so does the sample."""
+    """Whatever part is native and whatever is not, the result is Compose's; where Compose fails, so does
+    the sample."""
     choices = pool(v)
     steps = [choices[pick % len(choices)] for pick in picks]
     resizes = sum(type(step).__name__ == "Resize" for step in steps)
-    compose = v.Compose(
-        [v.Lambda(twice), *steps]
-    )  # one torchvision step at least, so that Python begins with Pillow
+    # One torchvision step at least, so that Python begins with Pillow.
+    compose = v.Compose([v.Lambda(twice), *steps])
     try:
         expected = compose(original(packed, index))
     except (TypeError, ValueError, RuntimeError) as error:
@@ -317,7 +324,8 @@ def tampered(v: Any) -> dict[str, Any]:
 
 @BOTH
 def test_what_is_not_exactly_torchvisions_is_python(v: Any) -> None:
-    """Subclasses, other attributes, hooks, replaced methods, containers with a meaning of their own, modes that are not native."""
+    """Subclasses, other attributes, hooks, replaced methods, containers with a meaning of their own, modes
+    that are not native."""
     nearest = v1.InterpolationMode.NEAREST
     strange = [
         *tampered(v).values(),
@@ -366,7 +374,8 @@ def test_a_place_where_the_native_part_means_something_else(v: Any, build: Any) 
 
 
 def test_a_second_colour_of_padding_is_refused() -> None:
-    """fastload's own list that the engine could only pad in one colour is refused, not padded in the wrong one."""
+    """fastload's own list that the engine could only pad in one colour is refused, not padded in the wrong
+    one."""
     with pytest.raises(TransformError, match="use one fill"):
         compile_plan([T.RandomCrop(20, padding=2, fill=9), T.RandomCrop(30, padding=9, fill=4)])
     assert compile_plan([T.RandomCrop(20, padding=2, fill=9), T.RandomCrop(10)]).native

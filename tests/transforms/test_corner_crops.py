@@ -39,7 +39,8 @@ def test_crops_are_torchvisions(packed: Path, crops: Any) -> None:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 300), st.integers(1, 300), st.data())
 def test_boxes_of_any_size(width: int, height: int, data: st.DataObject) -> None:
-    """The boxes are those that torchvision cuts out of numbered pixels, up to the crop that is the whole image."""
+    """The boxes are those that torchvision cuts out of numbered pixels, up to the crop that is the whole
+    image."""
     size = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
     numbered = torch.arange(height * width).reshape(1, height, width)
     for view, theirs in zip(
@@ -51,7 +52,8 @@ def test_boxes_of_any_size(width: int, height: int, data: st.DataObject) -> None
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_are_dataloaders(packed: Path, workers: int) -> None:
-    """The evaluation of ten crops: native on threads, the values and types that DataLoader has of the dataset's samples."""
+    """The evaluation of ten crops: native on threads, the values and types that DataLoader has of the
+    dataset's samples."""
     steps = [
         v2.Resize(80),
         v2.TenCrop(64),
@@ -102,7 +104,8 @@ def stacked(crops: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_function_gets_torchvisions_tuple(packed: Path, workers: int) -> None:
-    """Where something after the crops is not native they are torchvision's own, of Pillow images, and the function gets its tuple."""
+    """Where something after the crops is not native they are torchvision's own, of Pillow images, and the
+    function gets its tuple."""
     transform = v1.Compose([v1.Resize(80), v1.FiveCrop(64), v1.Lambda(stacked)])
     ds = PackedDataset(packed, transform=transform)
     assert [stage.where for stage in ds.plan.stages] == ["native", "python", "python"]
@@ -120,7 +123,8 @@ def test_a_function_gets_torchvisions_tuple(packed: Path, workers: int) -> None:
     "after", [v1.ToTensor(), v2.ColorJitter(0.3), v2.RandomErasing(1.0)], ids=lambda step: type(step).__name__
 )
 def test_what_is_not_native_leaves_the_crops_to_python(after: Any) -> None:
-    """v1's steps take no tuple, and ops with a draw of their own would draw for each crop: the plan leaves both to torchvision."""
+    """v1's steps take no tuple, and ops with a draw of their own would draw for each crop: the plan leaves
+    both to torchvision."""
     for device in (False, True):
         plan = compile_plan([v2.ToImage(), v2.FiveCrop(20), after], device=device)
         assert not plan.views

@@ -1,4 +1,5 @@
-"""The transforms of detection against torchvision's own (v2): parameters from the same draws, pixels, and which lists are native."""
+"""The transforms of detection against torchvision's own (v2): parameters from the same draws, pixels, and
+which lists are native."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ seeds = st.integers(0, 2**40)
 
 @contextmanager
 def our_draws(seed: int, stream: int, skip: int = 0) -> Iterator[None]:
-    """Makes torch.rand and torch.randint give the engine's numbers of (seed, epoch 0, index 0, stream), after `skip` of them."""
+    """Makes torch.rand and torch.randint give the engine's numbers of (seed, epoch 0, index 0, stream),
+    after `skip` of them."""
     words = iter(core.random_words(seed, 0, 0, stream, 1 << 14))
 
     def uniform() -> float:
@@ -120,7 +122,8 @@ def test_random_sizes_are_torchvisions(height: int, width: int, seed: int, least
 
 @given(st.integers(4, 400), st.integers(4, 400), seeds, st.integers(1, 40))
 def test_iou_crops_are_torchvisions(height: int, width: int, seed: int, count: int) -> None:
-    """The same numbers and boxes give the same crop; boxes whose centres are cut away are zero, and sanitizing drops them."""
+    """The same numbers and boxes give the same crop; boxes whose centres are cut away are zero, and
+    sanitizing drops them."""
     rng = np.random.default_rng(seed)
     corner = rng.uniform(0, 1, (count, 2)) * (width, height)
     boxes = np.concatenate([corner, corner + rng.uniform(0, 1, (count, 2)) * (width, height)], 1).astype(
@@ -241,7 +244,8 @@ LISTS: dict[str, Callable[[], list[T.Transform]]] = {
 
 @pytest.mark.parametrize("name", LISTS)
 def test_pixels_after_padding(packed: Path, name: str) -> None:
-    """Within 1 of Pillow's at the same parameters; the margins are the fill, also around and inside what was resampled."""
+    """Within 1 of Pillow's at the same parameters; the margins are the fill, also around and inside what
+    was resampled."""
     transform = LISTS[name]()
     data = PackedDataset(packed, transform=transform, seed=5)
     for index in range(0, 50, 4):

@@ -60,7 +60,8 @@ def every_op(v: Any) -> list[Any]:
 
 @BOTH
 def test_every_op_on_bytes_becomes_the_spec_of_its_parameters(v: Any) -> None:
-    """A list of all of them is the device's, in its order; the augment package takes each one's arguments and keeps their values."""
+    """A list of all of them is the device's, in its order; the augment package takes each one's arguments
+    and keeps their values."""
     steps = every_op(v)
     plan = compile_plan([v.RandomResizedCrop(32), v.RandomVerticalFlip(), *steps], device=True)
     assert plan.native
@@ -100,7 +101,8 @@ def test_without_a_device_they_are_python(v: Any) -> None:
 
 @BOTH
 def test_order_keeps_the_meaning(v: Any) -> None:
-    """Colours before ToTensor act on bytes, so the conversion follows them; erasing with 0 after Normalize stays after it."""
+    """Colours before ToTensor act on bytes, so the conversion follows them; erasing with 0 after Normalize
+    stays after it."""
     erase, jitter, floats = v.RandomErasing(0.25), v.ColorJitter(0.4), [v.ToTensor(), v.Normalize(MEAN, STD)]
     before = compile_plan([v.RandomResizedCrop(32), jitter, *floats, erase], device=True)
     assert names(before) == ["ColorJitter", "ToFloat", "Normalize", "RandomErasing"]
@@ -150,7 +152,8 @@ def test_units_are_those_of_augment(v: Any) -> None:
     ],
 )
 def test_what_does_not_run_on_batches_leaves_all_of_it_in_python(v: Any, build: Any) -> None:
-    """One step that the device cannot do in its place, and nothing is the device's: the plan is that without a device."""
+    """One step that the device cannot do in its place, and nothing is the device's: the plan is that
+    without a device."""
     steps = build(v, [v.ToTensor(), v.Normalize(MEAN, STD)])
     with_device, without = compile_plan(steps, device=True), compile_plan(steps)
     assert with_device.device == ()

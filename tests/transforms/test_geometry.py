@@ -122,7 +122,8 @@ def test_boxes_are_uniform() -> None:
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
 def test_flip_before_a_crop_mirrors_the_crop(seed: int, index: int) -> None:
-    """A crop after a flip cuts from the mirrored image: the window's column is mirrored, nothing else changes."""
+    """A crop after a flip cuts from the mirrored image: the window's column is mirrored, nothing else
+    changes."""
     after = compile_plan([T.RandomHorizontalFlip(1.0), T.RandomCrop(5)]).program.resolve(
         20, 9, seed, 0, index
     )

@@ -1,4 +1,5 @@
-"""lightly's transforms of several views, planned as the program has them: their crops are native, the rest runs as lightly's."""
+"""lightly's transforms of several views, planned as the program has them: their crops are native, the rest
+runs as lightly's."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_view_begins_natively(packed: Path, name: str) -> None:
-    """The crop of each view is native, what comes after it is Python's; a batch has as many views as lightly's, of the same sizes."""
+    """The crop of each view is native, what comes after it is Python's; a batch has as many views as
+    lightly's, of the same sizes."""
     transform = getattr(lightly, name)()
     ds = PackedDataset(packed, transform=transform, seed=1)
     theirs = transform(photo(1, 90, 120))
@@ -65,7 +67,8 @@ def test_native_views_run_on_threads(packed: Path) -> None:
 
 
 def test_what_is_changed_runs_as_it_is() -> None:
-    """A subclass that calls its transforms in its own way, and a step after the views, are left to Python whole."""
+    """A subclass that calls its transforms in its own way, and a step after the views, are left to Python
+    whole."""
 
     class First(MultiViewTransform):  # type: ignore[misc]
         def __call__(self, image: Any) -> Any:

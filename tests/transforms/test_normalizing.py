@@ -1,4 +1,5 @@
-"""torchvision's normalize in one pass: its bits, strides and errors; in worker processes alone, and never in place of other code."""
+"""torchvision's normalize in one pass: its bits, strides and errors; in worker processes alone, and never
+in place of other code."""
 
 from __future__ import annotations
 
@@ -156,7 +157,8 @@ def test_plain_c_gives_the_same_bits() -> None:
         "x = np.random.default_rng(1).standard_normal((3, 37, 29)).astype('f4'); out = np.empty_like(x)\n"
         "core.normalize(x, out, [.4, .5, .6], [.2, .3, .4]); a = zlib.crc32(out)\n"
         "y = np.ascontiguousarray(x.transpose(1, 2, 0)); out = np.empty_like(y)\n"
-        "core.normalize(y, out, [.4, .5, .6], [.2, .3, .4], True); print(a, zlib.crc32(np.ascontiguousarray(out.transpose(2, 0, 1))))"
+        "core.normalize(y, out, [.4, .5, .6], [.2, .3, .4], True); print(a, "
+        "zlib.crc32(np.ascontiguousarray(out.transpose(2, 0, 1))))"
     )
     path = os.pathsep.join(sys.path)
     said = {

@@ -1,4 +1,5 @@
-"""Steps whose code, attributes or surroundings were replaced run in Python as they are, and explain() names what was replaced."""
+"""Steps whose code, attributes or surroundings were replaced run in Python as they are, and explain()
+names what was replaced."""
 
 from __future__ import annotations
 
@@ -143,7 +144,8 @@ def test_a_name_that_hides_a_builtin_function_is_found(monkeypatch: pytest.Monke
 
 
 def test_other_classes_stay_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A method of one class, and functions that only other kinds of steps call, leave steps of other classes native."""
+    """A method of one class, and functions that only other kinds of steps call, leave steps of other
+    classes native."""
     with put(monkeypatch, v1.RandomRotation, "forward", len):
         assert python_of(V1) == ""
     with put(monkeypatch, v2.functional, "rotate", len):
@@ -156,7 +158,8 @@ def test_other_classes_stay_native(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lookalikes_are_not_taken_for_torchvisions() -> None:
-    """Classes and callables that only bear a name of torchvision's, subclasses, and objects with a method of their own."""
+    """Classes and callables that only bear a name of torchvision's, subclasses, and objects with a method
+    of their own."""
 
     class CenterCrop:
         __module__ = "torchvision.transforms.transforms"
@@ -205,7 +208,8 @@ def test_hooks_make_python_of_a_step_and_of_a_compose() -> None:
 
 
 def test_the_replaced_code_runs(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples and batches are those of the transform as it is now, epoch by epoch, and explain() says why they are Python's."""
+    """Samples and batches are those of the transform as it is now, epoch by epoch, and explain() says why
+    they are Python's."""
     dataset = PackedDataset(packed, transform=V1)
     with FastLoader(dataset, 4, num_workers=0) as loader:
         before = [images.clone() for images, _ in loader]
@@ -244,7 +248,8 @@ import functools
 original = functional.center_crop
 functional.center_crop = functools.wraps(original)(lambda *args: original(*args))
 from fastload.transforms.compiler import compile_plan
-print([stage.why for stage in compile_plan(transforms.Compose([transforms.CenterCrop(8), transforms.ToTensor()])).stages])
+print([stage.why for stage in compile_plan(transforms.Compose([transforms.CenterCrop(8),
+    transforms.ToTensor()])).stages])
 """
     tests = str(Path(__file__).parents[1])
     done = subprocess.run(
@@ -282,7 +287,8 @@ def test_a_copy_of_a_function_with_the_same_code_elsewhere_is_not_the_librarys(
 @pytest.mark.parametrize("make", [v1.ToTensor, v2.ToTensor])
 @pytest.mark.filterwarnings("ignore:The transform `ToTensor")
 def test_to_tensor_gives_the_default_dtype(packed: Path, dtype: torch.dtype, make: Any) -> None:
-    """torchvision's ToTensor gives torch's default dtype of that moment: so do the next samples and the next epoch."""
+    """torchvision's ToTensor gives torch's default dtype of that moment: so do the next samples and the
+    next epoch."""
     transform = v1.Compose([v1.CenterCrop(8), make()])
     dataset = PackedDataset(packed, transform=transform)
     with FastLoader(dataset, 4, num_workers=0) as loader:

@@ -1,4 +1,5 @@
-"""The native transforms against torchvision's own (transforms v2): boxes, sizes, windows, pixels, and the draws' distributions."""
+"""The native transforms against torchvision's own (transforms v2): boxes, sizes, windows, pixels, and the
+draws' distributions."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def meta(height: int, width: int) -> torch.Tensor:
 
 
 def ks(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
-    """The two-sample Kolmogorov-Smirnov statistic, over the bound that equal distributions pass with probability 0.9999."""
+    """The two-sample Kolmogorov-Smirnov statistic, over the bound that equal distributions pass with
+    probability 0.9999."""
     points = np.union1d(a, b)
     distance = np.abs(
         np.searchsorted(np.sort(a), points, "right") / len(a)
@@ -102,7 +104,8 @@ def test_distributions_would_be_told_apart(wrong: dict[str, tuple[float, float]]
 def test_random_resized_crop_of_fixed_scale_and_ratio(
     height: int, width: int, scale: float, ratio: float, seed: int
 ) -> None:
-    """With one scale and one ratio the box's size is determined, fallback included: torchvision's, but at least 1 where that is 0."""
+    """With one scale and one ratio the box's size is determined, fallback included: torchvision's, but at
+    least 1 where that is 0."""
     box = compile_plan(T.RandomResizedCrop(8, scale=(scale, scale), ratio=(ratio, ratio))).program.resolve(
         width, height, seed, 0, 0
     )["box"]
@@ -117,7 +120,8 @@ def test_random_resized_crop_of_fixed_scale_and_ratio(
 
 
 def _near_a_tie(height: int, width: int, scale: float, ratio: float) -> bool:
-    """Whether float32, in which torchvision keeps the ratio, and float64 may round a side, or the fallback's, differently."""
+    """Whether float32, in which torchvision keeps the ratio, and float64 may round a side, or the
+    fallback's, differently."""
     area = height * width * scale
     fallback = (width / ratio, height * ratio)
     return any(
@@ -136,9 +140,8 @@ def test_random_resized_crop_fallback(height: int, width: int) -> None:
         )["box"]
         drawn = v2.RandomResizedCrop(8, scale=(1.0, 1.0), ratio=ratio).make_params([meta(height, width)])
         expected = (drawn["left"], drawn["top"], drawn["width"], drawn["height"])
-        if (
-            min(expected[2:]) > 0
-        ):  # torchvision's box of a very thin image may be empty, which no resize takes
+        # torchvision's box of a very thin image may be empty, which no resize takes.
+        if min(expected[2:]) > 0:
             assert mine == expected
         else:
             assert min(mine[2:]) == 1
@@ -372,7 +375,8 @@ def test_flip_pixels(packed: Path) -> None:
 def test_floats_are_torchvisions(packed: Path) -> None:
     """ToFloat and Normalize give, bit for bit, the float32 of ToTensor and Normalize.
 
-    ToDtype(scale=True) multiplies by the rounded 1/255 where ToTensor divides by 255: its values are a last digit away.
+    ToDtype(scale=True) multiplies by the rounded 1/255 where ToTensor divides by 255: its values are a last
+    digit away.
     """
     image = original(packed, 4)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -1,4 +1,5 @@
-"""choose(): no difference within the noise decides, ties go to the cheaper value, and the same measurements give the same choice."""
+"""choose(): no difference within the noise decides, ties go to the cheaper value, and the same
+measurements give the same choice."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def measured(draw: st.DrawFn) -> tuple[dict[str, list[float]], str]:
 def test_the_default_changes_only_for_what_the_noise_does_not_hide(
     given_: tuple[dict[str, list[float]], str],
 ) -> None:
-    """Unless the default is clearly slower, a costlier value is never chosen, and a cheaper one only if it is shown to be as good."""
+    """Unless the default is clearly slower, a costlier value is never chosen, and a cheaper one only if it
+    is shown to be as good."""
     rates, default = given_
     choice, level = choose(rates, default), ERROR / math.comb(len(rates), 2) if len(rates) > 1 else ERROR
     names = list(rates)
@@ -51,8 +53,8 @@ def test_the_default_changes_only_for_what_the_noise_does_not_hide(
 
 @given(measured())
 def test_each_claim_is_beyond_the_noise(given_: tuple[dict[str, list[float]], str]) -> None:
-    """Every "clearly slower" passes the sign test at the level of all pairs; a choice that is slower than another is clearly faster
-    than the default; and the same measurements give the same choice."""
+    """Every "clearly slower" passes the sign test at the level of all pairs; a choice that is slower than
+    another is clearly faster than the default; and the same measurements give the same choice."""
     rates, default = given_
     choice = choose(rates, default)
     for name, faster in choice.slower.items():
@@ -64,7 +66,8 @@ def test_each_claim_is_beyond_the_noise(given_: tuple[dict[str, list[float]], st
 
 @given(st.integers(1, 6), st.data())
 def test_ties_go_to_the_cheapest(values: int, data: st.DataObject) -> None:
-    """Of values with the same rates the first is chosen, however much the rounds differ, whatever the default is."""
+    """Of values with the same rates the first is chosen, however much the rounds differ, whatever the
+    default is."""
     rates = data.draw(st.lists(RATES, min_size=least_rounds(values), max_size=20))
     choice = choose(
         {str(value): rates for value in range(values)}, str(data.draw(st.integers(0, values - 1)))
@@ -88,7 +91,8 @@ def test_a_machine_that_slows_down_for_a_round_changes_nothing(
 
 @given(st.data(), st.integers(2, 6))
 def test_too_few_rounds_claim_nothing(data: st.DataObject, values: int) -> None:
-    """Below the least number of rounds the default stays, whatever the rates; with it, a difference that is always there is found."""
+    """Below the least number of rounds the default stays, whatever the rates; with it, a difference that
+    is always there is found."""
     rounds, default = (
         data.draw(st.integers(1, least_rounds(values) - 1)),
         str(data.draw(st.integers(0, values - 1))),
@@ -117,7 +121,8 @@ def test_a_margin_holds_its_median_and_turns_with_its_values(
 
 
 def test_a_margin_misses_the_median_as_rarely_as_its_level_says() -> None:
-    """Of 4,000 margins of skewed noise, no more miss the true ratio than the level allows, but for what chance does."""
+    """Of 4,000 margins of skewed noise, no more miss the true ratio than the level allows, but for what
+    chance does."""
     generator = np.random.default_rng(5)
     for rounds, level in ((8, 0.05), (14, 0.01)):
         noise = np.exp(generator.exponential(0.2, (4000, rounds)) - 0.2 * math.log(2))
@@ -130,7 +135,8 @@ def test_a_margin_misses_the_median_as_rarely_as_its_level_says() -> None:
 
 
 def test_equal_values_are_told_apart_as_rarely_as_promised() -> None:
-    """Of 400 trials of four values that are equal but for noise of 10 %, at most one in twenty claims a difference."""
+    """Of 400 trials of four values that are equal but for noise of 10 %, at most one in twenty claims a
+    difference."""
     generator = np.random.default_rng(7)
     claims = 0
     for _ in range(400):
@@ -140,21 +146,24 @@ def test_equal_values_are_told_apart_as_rarely_as_promised() -> None:
 
 
 def test_a_small_gain_is_not_worth_a_larger_setting() -> None:
-    """1 % without any noise is not chosen, 3 % is; and 3 % are no tie that a smaller setting wins, since they are clear."""
+    """1 % without any noise is not chosen, 3 % is; and 3 % are no tie that a smaller setting wins, since
+    they are clear."""
     assert choose({"1": [100.0] * 20, "2": [101.0] * 20}, "1").value == "1"
     assert choose({"1": [100.0] * 20, "2": [103.0] * 20}, "1").value == "2"
     assert choose({"1": [100.0] * 20, "2": [103.0] * 20}, "2").value == "2"
 
 
 def test_noise_is_no_tie() -> None:
-    """A cheaper value that the noise does not tell from the default is not chosen; one that is shown to be as fast is."""
+    """A cheaper value that the noise does not tell from the default is not chosen; one that is shown to be
+    as fast is."""
     loud = [80.0, 120.0] * 10
     assert choose({"1": loud, "2": loud[1:] + loud[:1]}, "2").value == "2"
     assert choose({"1": loud, "2": loud}, "2").value == "1"
 
 
 def test_values_that_beat_each_other_in_a_circle_have_a_choice() -> None:
-    """Of three of which each is slower than another in most rounds, the one that beats the default is taken."""
+    """Of three of which each is slower than another in most rounds, the one that beats the default is
+    taken."""
     circle = {"a": [1.0, 2.0, 3.1] * 40, "b": [2.1, 3.2, 1.0] * 40, "c": [3.0, 1.0, 2.2] * 40}
     choice = choose(circle, "b")
     assert set(choice.slower) == set(circle)

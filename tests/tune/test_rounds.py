@@ -1,4 +1,5 @@
-"""interleaved(): every value has its turn in every round, and one that is far slower leaves; Stream: ready batches do not count."""
+"""interleaved(): every value has its turn in every round, and one that is far slower leaves; Stream: ready
+batches do not count."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from fastload.tune.trials import Budget, Setting, Stream, tried
 
 
 def test_every_value_has_a_turn_in_every_round_and_the_first_is_not_counted() -> None:
-    """Equal values stay to the end, each beginning a round in its turn; one round more than is returned was run."""
+    """Equal values stay to the end, each beginning a round in its turn; one round more than is returned
+    was run."""
     order: list[str] = []
 
     def turn(name: str) -> Callable[[float], float]:
@@ -27,7 +29,8 @@ def test_every_value_has_a_turn_in_every_round_and_the_first_is_not_counted() ->
 
 
 def test_a_value_that_is_far_slower_leaves_when_that_is_known() -> None:
-    """It has the rounds that a margin takes and no more; those that are left go on, and the choice still knows it."""
+    """It has the rounds that a margin takes and no more; those that are left go on, and the choice still
+    knows it."""
     rates = interleaved({"1": lambda _: 50.0, "2": lambda _: 100.0, "4": lambda _: 101.0}, 60.0)
     assert [len(each) for each in rates.values()] == [least_rounds(3), MOST, MOST]
     choice = choose(rates, "4")
@@ -35,7 +38,8 @@ def test_a_value_that_is_far_slower_leaves_when_that_is_known() -> None:
 
 
 def test_no_time_is_one_round() -> None:
-    """With no time left each value has the turn that is not counted and at least the first has one that is, so that all have a rate."""
+    """With no time left each value has the turn that is not counted and at least the first has one that
+    is, so that all have a rate."""
     rates = interleaved({"a": lambda _: 1.0, "b": lambda _: 2.0}, 0.0)
     assert rates == {"a": [1.0], "b": [2.0]}
 
@@ -65,7 +69,8 @@ def test_a_failure_in_a_turn_closes_the_loaders() -> None:
 
 
 def test_batches_that_were_ready_are_not_counted() -> None:
-    """A loader of which a batch takes 20 ms, after two that are there at once: the rate is that of the others, in every turn."""
+    """A loader of which a batch takes 20 ms, after two that are there at once: the rate is that of the
+    others, in every turn."""
 
     class TwoReady:
         def __iter__(self) -> Iterator[int]:
@@ -83,7 +88,8 @@ def test_batches_that_were_ready_are_not_counted() -> None:
 
 
 def test_a_budget_gives_what_is_left_in_shares() -> None:
-    """Unused time is for those after; all shares together are the whole, and a budget that is spent gives nothing."""
+    """Unused time is for those after; all shares together are the whole, and a budget that is spent gives
+    nothing."""
     budget = Budget(100.0, 4)
     assert budget.take(2) == pytest.approx(50, abs=1)
     assert budget.take(1) == pytest.approx(50, abs=1)

@@ -62,7 +62,8 @@ def checked(text: str) -> dict[str, Any]:
 
 
 def test_a_dataset(packed: Path) -> None:
-    """Every setting is tried or has a reason, the choice follows from the rounds in the document, and the table says the same."""
+    """Every setting is tried or has a reason, the choice follows from the rounds in the document, and the
+    table says the same."""
     done = run(packed, "--json", "--seconds", "2", "--batch-size", "8", "--size", "32")
     assert done.exit_code == 0, done.output
     assert "this takes about 2 s" in done.stderr
@@ -108,7 +109,8 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_a_script(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its first loader is tried with the script's arguments, and the script goes no further; its output is not on stdout."""
+    """Its first loader is tried with the script's arguments, and the script goes no further; its output is
+    not on stdout."""
     done = run(script, "--json", "--seconds", "1", "--", "--lr", "0.1")
     out, err = capfd.readouterr()
     assert done.exit_code == 0, done.output + err
@@ -131,7 +133,8 @@ def test_a_script(script: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ("data", "reason"),
     [
         (
-            "type('Stream', (torch.utils.data.IterableDataset,), {'__iter__': lambda self: iter(range(9))})()",
+            "type('Stream', (torch.utils.data.IterableDataset,), {'__iter__': lambda self: "
+            "iter(range(9))})()",
             "IterableDataset",
         ),
         ("[1, 2, 3, 4, object()]", "fails in a trial"),
@@ -170,7 +173,8 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_forms_hold_the_same_images(packed: Path, tmp_path: Path) -> None:
-    """JPEGs are packed anew, as files and in the DCT form, of the same samples; a dataset in the DCT form is recognised as one."""
+    """JPEGs are packed anew, as files and in the DCT form, of the same samples; a dataset in the DCT form
+    is recognised as one."""
     setting, _ = forms(packed)
     assert setting is not None
     assert setting.values == ("jpeg", "dct")

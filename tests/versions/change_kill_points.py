@@ -1,6 +1,8 @@
-"""Run by test_change_kill: changes datasets in forked children that SIGKILL themselves at one point each, then looks and goes on.
+"""Run by test_change_kill: changes datasets in forked children that SIGKILL themselves at one point each,
+then looks and goes on.
 
-Usage: change_kill_points.py CHANGE FOLDER. Prints the number of points. The points are every call that changes what is on the disk.
+Usage: change_kill_points.py CHANGE FOLDER. Prints the number of points. The points are every call that
+changes what is on the disk.
 """
 
 from __future__ import annotations

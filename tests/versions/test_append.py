@@ -22,7 +22,8 @@ from fastload.versions.append import joined_summary
 
 
 def test_every_sample_and_both_versions(tmp_path: Path) -> None:
-    """The new version has the old samples and then the new ones; the old version is as it was; nothing else is left."""
+    """The new version has the old samples and then the new ones; the old version is as it was; nothing
+    else is left."""
     out = packed(tmp_path / "ds", 0, 30)
     before = (out / "manifest.json").read_bytes()
     summary = fastload.append(out, Shapes(30, 12))
@@ -66,7 +67,8 @@ def test_a_reader_goes_on(tmp_path: Path) -> None:
 
 
 def test_classes_of_objects_go_by_name(tmp_path: Path) -> None:
-    """Objects keep their classes, whatever their numbers are in the source; masks of other classes are refused, since their pixels stay."""
+    """Objects keep their classes, whatever their numbers are in the source; masks of other classes are
+    refused, since their pixels stay."""
     fastload.pack(write_coco(tmp_path / "src"), tmp_path / "ds")
     fastload.append(tmp_path / "ds", write_coco(tmp_path / "more", names=("person", "bird", "dog"), images=4))
     dataset = fastload.PackedDataset(tmp_path / "ds")
@@ -94,7 +96,10 @@ def test_classes_of_objects_go_by_name(tmp_path: Path) -> None:
     fastload.append(tmp_path / "masks", Masked("sky", "road", "car"))
     with pytest.raises(
         PackError,
-        match=r"masked does not fit .*: its classes sky, car are not the dataset's sky, road, car in their order",
+        match=(
+            r"masked does not fit .*: its classes sky, car are not the dataset's sky, road, car in their "
+            r"order"
+        ),
     ):
         fastload.append(tmp_path / "masks", Masked("sky", "car"))
 
@@ -124,7 +129,8 @@ def test_classes_go_by_name(tmp_path: Path) -> None:
 
 
 def test_labels_without_names(tmp_path: Path) -> None:
-    """Numbers are labels of the dataset's classes, and one beyond them is refused with its sample; names for numbers are refused."""
+    """Numbers are labels of the dataset's classes, and one beyond them is refused with its sample; names
+    for numbers are refused."""
     out = tmp_path / "ds"
     fastload.pack(_folders(tmp_path / "a", "bd", 0), out)
 
@@ -149,7 +155,8 @@ def test_labels_without_names(tmp_path: Path) -> None:
 
 
 def test_other_fields_are_refused(tmp_path: Path) -> None:
-    """A field that is missing, of another kind, or unknown to the dataset is named, with what to do; nothing is written."""
+    """A field that is missing, of another kind, or unknown to the dataset is named, with what to do;
+    nothing is written."""
     out = packed(tmp_path / "ds", 0, 3)
 
     class Other(Shapes):
@@ -210,7 +217,8 @@ def test_options_are_the_datasets(tmp_path: Path) -> None:
 
 
 def test_stopped_and_resumed(tmp_path: Path) -> None:
-    """A sample that cannot be packed stops the append; resume=True goes on; without an append to go on with, it says so."""
+    """A sample that cannot be packed stops the append; resume=True goes on; without an append to go on
+    with, it says so."""
     out = tmp_path / "ds"
     fastload.pack(_folders(tmp_path / "a", "b", 0), out)
     source = _folders(tmp_path / "b", "b", 9)
@@ -229,7 +237,8 @@ def test_stopped_and_resumed(tmp_path: Path) -> None:
 
 
 def test_overwrite_takes_everything_away(tmp_path: Path) -> None:
-    """pack with overwrite=True leaves no file of older versions, and resume=True does not take a changed dataset for its own."""
+    """pack with overwrite=True leaves no file of older versions, and resume=True does not take a changed
+    dataset for its own."""
     out = packed(tmp_path / "ds", 0, 5)
     fastload.append(out, Shapes(5, 5))
     with pytest.raises(PackError, match=r"was changed since .*append"):

@@ -20,7 +20,8 @@ def images(path: Path) -> list[Any]:
 
 
 def test_attached_and_changed(tmp_path: Path) -> None:
-    """Appended to, given a column, dropped from, joined with a packed dataset and pruned, it has the images of their files."""
+    """Appended to, given a column, dropped from, joined with a packed dataset and pruned, it has the
+    images of their files."""
     a, b = _folders(tmp_path / "x" / "a", "cd", 0), _folders(tmp_path / "x" / "deep" / "b", "de", 50)
     fastload.pack(a, tmp_path / "packed-a")
     fastload.pack(b, tmp_path / "packed-b")
@@ -63,7 +64,8 @@ def test_attached_and_changed(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_change_images(tmp_path: Path, option: dict[str, Any]) -> None:
-    """An append to attached images refuses them, since the images stay as they are; what they already are may be named."""
+    """An append to attached images refuses them, since the images stay as they are; what they already are
+    may be named."""
     source = _folders(tmp_path / "a", "cd", 0)
     fastload.attach(source, tmp_path / "out")
     with pytest.raises(ArgumentError, match="leaves images as they are: append without"):

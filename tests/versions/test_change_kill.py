@@ -19,7 +19,8 @@ HERE = Path(__file__).resolve().parent
     [("append", 40), ("columns", 10), ("drop_columns", 6), ("drop", 8), ("concat", 4), ("prune", 4)],
 )
 def test_killed_at_every_point(tmp_path: Path, change: str, least: int) -> None:
-    """kill -9 at any call that changes the disk leaves the old version or the new one, whole, and what is done next finishes it."""
+    """kill -9 at any call that changes the disk leaves the old version or the new one, whole, and what is
+    done next finishes it."""
     folders = (HERE, HERE.parent / "store", HERE.parent / "packing", Path(fastload.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     script = HERE / "change_kill_points.py"

@@ -37,7 +37,8 @@ def row(number: int) -> dict[str, Any]:
 
 
 def test_rows_in_order(tmp_path: Path) -> None:
-    """Kinds follow from the cells; every sample has its row's values and all that it had; no shard is written."""
+    """Kinds follow from the cells; every sample has its row's values and all that it had; no shard is
+    written."""
     out = packed(tmp_path / "ds", 0, 25)
     shards = Manifest.load(out).shards
     summary = fastload.add_columns(out, table(tmp_path / "more.csv", [row(number) for number in range(25)]))
@@ -78,7 +79,8 @@ def test_native_batches_have_them(tmp_path: Path) -> None:
 
 
 def test_texts_and_keys_keep_their_spaces(tmp_path: Path) -> None:
-    """Cells of added texts come back byte for byte, and keys that differ by a space alone are different ones."""
+    """Cells of added texts come back byte for byte, and keys that differ by a space alone are different
+    ones."""
     out = packed(tmp_path / "ds", 0, 3)
     notes = [" note", "note ", 'no "note"\n ']
     fastload.add_columns(out, table(tmp_path / "notes.csv", [{"note": note} for note in notes]))
@@ -173,7 +175,8 @@ def test_refused(tmp_path: Path) -> None:
 
 
 def test_dropped_and_added_again(tmp_path: Path) -> None:
-    """A packed field that is taken away is gone, the others are as they were, and its name may be used again for other values."""
+    """A packed field that is taken away is gone, the others are as they were, and its name may be used
+    again for other values."""
     out = packed(tmp_path / "ds", 0, 12)
     fastload.drop_columns(out, "caption", "weight")
     found = samples(out)
@@ -197,14 +200,18 @@ def test_dropped_and_added_again(tmp_path: Path) -> None:
 
 
 def test_append_after_columns(tmp_path: Path) -> None:
-    """After a column was added, appended samples have it packed; without it, an append is refused with what to do; both can be dropped."""
+    """After a column was added, appended samples have it packed; without it, an append is refused with
+    what to do; both can be dropped."""
     out = packed(tmp_path / "ds", 0, 6)
     fastload.add_columns(
         out, table(tmp_path / "a.csv", [{"note": f"n{number}", "rank": number} for number in range(6)])
     )
     with pytest.raises(
         PackError,
-        match=r"no field 'note' \(text\); give the source one, or take it away first: `fastload columns .* drop note`",
+        match=(
+            r"no field 'note' \(text\); give the source one, or take it away first: `fastload columns .* "
+            r"drop note`"
+        ),
     ):
         fastload.append(out, Shapes(6, 2))
 

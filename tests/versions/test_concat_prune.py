@@ -17,7 +17,8 @@ from fastload.store import DatasetReader, DatasetRewriter, Manifest
 
 
 def test_concat_of_concat(tmp_path: Path) -> None:
-    """Samples of all, in order, from their own files; references to references lead to the files; the folders move together."""
+    """Samples of all, in order, from their own files; references to references lead to the files; the
+    folders move together."""
     a, b, c = (
         packed(tmp_path / "x" / "a", 0, 9),
         packed(tmp_path / "x" / "deep" / "b", 9, 4),
@@ -43,7 +44,8 @@ def test_concat_of_concat(tmp_path: Path) -> None:
 
 
 def test_concat_is_changed_by_itself(tmp_path: Path) -> None:
-    """What is made of several can be appended to, given columns, dropped from and pruned: the others' files stay as they are."""
+    """What is made of several can be appended to, given columns, dropped from and pruned: the others'
+    files stay as they are."""
     a, b = packed(tmp_path / "a", 0, 6), packed(tmp_path / "b", 6, 6)
     files = {path: path.read_bytes() for folder in (a, b) for path in folder.iterdir()}
     out = tmp_path / "out"
@@ -105,7 +107,8 @@ def test_lost_reference(tmp_path: Path) -> None:
 
 
 def test_prune(tmp_path: Path) -> None:
-    """Old versions and the files that only they have are gone; what remains is whole; files of other names stay."""
+    """Old versions and the files that only they have are gone; what remains is whole; files of other names
+    stay."""
     out = packed(tmp_path / "ds", 0, 10)
     (out / "README.md").write_text("mine")
     (tmp_path / "more.csv").write_text("rank\n" + "3\n" * 10)
@@ -135,8 +138,8 @@ def test_prune(tmp_path: Path) -> None:
 
 
 def test_pruned_while_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who opens the latest version, which is changed and pruned between its manifest and its files, gets the one that is latest then; who
-    asked for that version by its number is told that it is gone."""
+    """Who opens the latest version, which is changed and pruned between its manifest and its files, gets the
+    one that is latest then; who asked for that version by its number is told that it is gone."""
     out = packed(tmp_path / "ds", 0, 4)
     fastload.drop(out, indices=[0])
     load = Manifest.load
@@ -176,7 +179,8 @@ def test_prune_follows_no_folder(tmp_path: Path) -> None:
 
 
 def test_damaged_older_version(tmp_path: Path) -> None:
-    """An older version whose manifest is damaged stops whoever would have to know its files, and prune gives it up."""
+    """An older version whose manifest is damaged stops whoever would have to know its files, and prune
+    gives it up."""
     out = packed(tmp_path / "ds", 0, 4)
     fastload.drop(out, indices=[0])
     fastload.drop(out, indices=[0])
@@ -191,7 +195,8 @@ def test_damaged_older_version(tmp_path: Path) -> None:
 
 
 def test_everything_reads_a_changed_dataset(tmp_path: Path) -> None:
-    """targets, table, where, unpack, export, FastLoader on threads and on processes, and a spawned worker: all agree."""
+    """targets, table, where, unpack, export, FastLoader on threads and on processes, and a spawned worker:
+    all agree."""
     a, b = packed(tmp_path / "a", 0, 8), packed(tmp_path / "b", 8, 8)
     out = tmp_path / "out"
     fastload.concat([a, b], out)

@@ -25,7 +25,8 @@ def small_shards(folder: Path, count: int) -> Path:
 
 
 def test_where(tmp_path: Path) -> None:
-    """Samples for which the condition is true are gone; the others keep their order, and the old version all."""
+    """Samples for which the condition is true are gone; the others keep their order, and the old version
+    all."""
     out = small_shards(tmp_path / "ds", 30)
     version = Manifest.load(out).version
     shards = {shard.file: shard.crc32c for shard in Manifest.load(out).shards}
@@ -57,7 +58,8 @@ def test_indices_again_and_again(tmp_path: Path) -> None:
 
 
 def test_nothing_and_everything(tmp_path: Path) -> None:
-    """Where no sample is meant there is no new version; to take out all is refused; wrong indices are named."""
+    """Where no sample is meant there is no new version; to take out all is refused; wrong indices are
+    named."""
     out = packed(tmp_path / "ds", 0, 5)
     files = sorted(os.listdir(out))
     assert (fastload.drop(out, where="label > 5").version, fastload.drop(out, indices=[]).dropped) == (1, 0)
@@ -78,8 +80,8 @@ def test_nothing_and_everything(tmp_path: Path) -> None:
 
 
 def test_index_keeps_versions(tmp_path: Path) -> None:
-    """A record replaced in a shard some of whose samples were dropped, and to which fields were added, changes nothing else; the old
-    version has the old file."""
+    """A record replaced in a shard some of whose samples were dropped, and to which fields were added,
+    changes nothing else; the old version has the old file."""
     out = small_shards(tmp_path / "ds", 14)
     (tmp_path / "more.csv").write_text("note\n" + "".join(f"n{number}\n" for number in range(14)))
     fastload.add_columns(out, tmp_path / "more.csv")

@@ -31,8 +31,8 @@ def values(batch: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.parametrize("part", [False, True])
 def test_another_version(tmp_path: Path, part: bool) -> None:
-    """A resume on a version with other samples is refused with the version to open; on that one, and on one with the same samples and
-    other fields, it goes on where it was."""
+    """A resume on a version with other samples is refused with the version to open; on that one, and on one
+    with the same samples and other fields, it goes on where it was."""
     out = packed(tmp_path / "ds", 0, 20)
     loader = loader_of(out, part)
     batches = iter(loader)
@@ -62,7 +62,8 @@ def test_another_version(tmp_path: Path, part: bool) -> None:
 
 
 def test_between_epochs(tmp_path: Path) -> None:
-    """A state between epochs is of no version: the next epoch has the new samples. A damaged list of versions is refused."""
+    """A state between epochs is of no version: the next epoch has the new samples. A damaged list of
+    versions is refused."""
     out = packed(tmp_path / "ds", 0, 8)
     loader = loader_of(out)
     assert sum(len(batch["label"]) for batch in loader) == 8

@@ -15,7 +15,8 @@ _OWN = ("http://127.0.0.1:", "blob:", "data:", "file:")
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser. It ends with the file of tests: until then Playwright's event loop counts as this thread's."""
+    """The browser. It ends with the file of tests: until then Playwright's event loop counts as this
+    thread's."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.skip(f"needs Chromium: there is none of {', '.join(_NAMES)}")
@@ -32,7 +33,8 @@ def chromium() -> Iterator[Any]:
 def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Opens an address in a page of its own: open_page(address, view="", **settings of the context).
 
-    At the test's end no page has had an error of a script or of its policy, and none has asked for anything from elsewhere.
+    At the test's end no page has had an error of a script or of its policy, and none has asked for anything
+    from elsewhere.
     """
     contexts, errors, foreign = [], [], []
 

@@ -29,7 +29,8 @@ class Site:
     cookie: str = field(default="", repr=False)
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, Mapping[str, str], bytes]:
-        """(status, headers, content) of a request. The headers of the request are Host and Cookie unless others are given."""
+        """(status, headers, content) of a request. The headers of the request are Host and Cookie unless
+        others are given."""
         connection = HTTPConnection("127.0.0.1", self.server.port, timeout=30)
         try:
             connection.request(method, path, headers={"Cookie": self.cookie, **headers})

@@ -39,7 +39,8 @@ def running(*arguments: str | Path, cwd: Path | None = None) -> Iterator[tuple[s
 
 
 def answer(address: str, path: str = "") -> tuple[int, str]:
-    """(status, content) of a request to an address, with its token, or of another path with the cookie that it gives."""
+    """(status, content) of a request to an address, with its token, or of another path with the cookie
+    that it gives."""
     parts = urlsplit(address)
     connection = HTTPConnection(parts.netloc, timeout=30)
     try:
@@ -60,7 +61,8 @@ Failed = Callable[..., str]
 
 @pytest.fixture
 def failed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Failed:
-    """Runs the command in a folder of its own. Returns its one line of error, with which it ends with status 2."""
+    """Runs the command in a folder of its own. Returns its one line of error, with which it ends with
+    status 2."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str | Path) -> str:
@@ -76,7 +78,8 @@ def failed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_it_serves_until_ctrl_c(packed: Path) -> None:
-    """It prints an address that opens, and ends soon after Ctrl-C, with a sentence, though a check is under way and a client is there."""
+    """It prints an address that opens, and ends soon after Ctrl-C, with a sentence, though a check is
+    under way and a client is there."""
     with running(packed) as (process, address):
         assert answer(address)[0] == 200
         assert '"samples": 50' in answer(address, "/dataset")[1]
@@ -90,7 +93,8 @@ def test_it_serves_until_ctrl_c(packed: Path) -> None:
         idle.close()
     assert process.returncode == 130
     assert err.splitlines()[-1] == (
-        f"fastload: stopped; it changes nothing; this serves the page again: `fastload view {packed} --no-browser`"
+        f"fastload: stopped; it changes nothing; this serves the page again: `fastload view {packed} "
+        "--no-browser`"
     )
     assert "Traceback" not in err
     assert "uvicorn" not in err

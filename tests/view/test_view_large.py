@@ -1,4 +1,5 @@
-"""A million samples on a page: each can be reached, and neither the browser nor the server holds more than what is seen."""
+"""A million samples on a page: each can be reached, and neither the browser nor the server holds more than
+what is seen."""
 
 from __future__ import annotations
 
@@ -18,14 +19,16 @@ PART, TIMES = 5000, 200
 COUNT = PART * TIMES
 _CELLS = "[...document.querySelectorAll('.cell[href]')].map(each => parseInt(each.hash.split('/')[2]))"
 _SEEN = """[...document.querySelectorAll('.cell[href]')].filter(cell => {
-  const place = cell.getBoundingClientRect(), view = document.getElementById('scroller').getBoundingClientRect();
+  const place = cell.getBoundingClientRect();
+  const view = document.getElementById('scroller').getBoundingClientRect();
   return place.top >= view.top - 1 && place.bottom <= view.bottom + 1;
 }).map(each => parseInt(each.hash.split('/')[2])).sort((a, b) => a - b)"""
 
 
 @pytest.fixture(scope="module")
 def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Images of 8 x 8 pixels, of which 200 parts refer to the same file; `number` is the sample's in its part."""
+    """Images of 8 x 8 pixels, of which 200 parts refer to the same file; `number` is the sample's in its
+    part."""
     root = tmp_path_factory.mktemp("million")
     schema = Schema((Field("image", "image"), Field("number", "int")))
     writer = DatasetWriter(root / "part.fl", schema, shard_size=1 << 30, options={})
@@ -62,7 +65,8 @@ def settled(page: Any) -> list[int]:
 
 @pytest.mark.parametrize("width", [1000, 390])
 def test_every_sample_is_reached(site: Site, open_page: Open, width: int) -> None:
-    """The first, the last and those between, at two and at seven in a row; the document stays as small as what is seen."""
+    """The first, the last and those between, at two and at seven in a row; the document stays as small as
+    what is seen."""
     page = open_page(site.server.address, width=width)
     first = settled(page)
     assert first[0] == 0
@@ -72,7 +76,8 @@ def test_every_sample_is_reached(site: Site, open_page: Open, width: int) -> Non
     assert settled(page)[-1] == COUNT - 1
     for part in (0.25, 0.5, 0.75):
         page.evaluate(
-            "part => { const s = document.getElementById('scroller'); s.scrollTop = part * (s.scrollHeight - s.clientHeight); }",
+            "part => { const s = document.getElementById('scroller'); s.scrollTop = part * "
+            "(s.scrollHeight - s.clientHeight); }",
             part,
         )
         page.wait_for_function(f"() => Math.abs(Math.min(...{_CELLS}) - {part * COUNT}) < {COUNT // 500}")
@@ -85,7 +90,8 @@ def test_every_sample_is_reached(site: Site, open_page: Open, width: int) -> Non
 
 
 def test_small_moves_pass_no_sample(site: Site, open_page: Open) -> None:
-    """The wheel moves the sheet by its own pixels, in the middle of a million samples at two in a row, in both directions."""
+    """The wheel moves the sheet by its own pixels, in the middle of a million samples at two in a row, in
+    both directions."""
     page = open_page(site.server.address, width=390)
     settled(page)
     page.evaluate("const s = document.getElementById('scroller'); s.scrollTop = 0.5 * s.scrollHeight;")
@@ -110,7 +116,8 @@ def test_what_is_scrolled_past_is_not_asked_for(site: Site, open_page: Open) -> 
     page.on("request", lambda request: asked.append(request.url) if "/picture/" in request.url else None)
     page.evaluate(
         """async () => {
-          const scroller = document.getElementById('scroller'), end = scroller.scrollHeight - scroller.clientHeight;
+          const scroller = document.getElementById('scroller');
+          const end = scroller.scrollHeight - scroller.clientHeight;
           for (let step = 1; step <= 60; step++) {
             scroller.scrollTop = end * step / 60;
             await new Promise(requestAnimationFrame);

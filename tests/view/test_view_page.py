@@ -83,7 +83,8 @@ def test_the_sheet(photos: Site, packed: Path, open_page: Open) -> None:
 
 
 def test_the_sheet_of_objects(scenes: Path, open_page: Open) -> None:
-    """Boxes with the labels of their objects, masks and instances lie over the thumbnails, and where they lie over the whole image."""
+    """Boxes with the labels of their objects, masks and instances lie over the thumbnails, and where they
+    lie over the whole image."""
     dataset = PackedDataset(scenes)
     with serving(scenes) as site:
         page = open_page(site.server.address, height=2000)
@@ -97,7 +98,8 @@ def test_the_sheet_of_objects(scenes: Path, open_page: Open) -> None:
             place = cell.locator("img").first.bounding_box()
             scale = place["width"] / sample["image"].shape[2]
             boxes = cell.locator('svg[data-layer="boxes"] polygon').evaluate_all(
-                "all => all.map(each => { const box = each.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
+                "all => all.map(each => { const box = each.getBoundingClientRect(); return "
+                "[box.left, box.top, box.right, box.bottom]; })"
             )
             corner = np.array([place["x"], place["y"]] * 2)
             assert np.abs((np.array(boxes) - corner) / scale - sample["boxes"].numpy()).max() < 2.5 / scale
@@ -110,7 +112,8 @@ def test_the_sheet_of_objects(scenes: Path, open_page: Open) -> None:
 
 
 def test_search(photos: Site, packed: Path, open_page: Open) -> None:
-    """A condition leaves the samples for which it is true; a wrong one gives its sentence; the browser's back button goes back."""
+    """A condition leaves the samples for which it is true; a wrong one gives its sentence; the browser's
+    back button goes back."""
     page = open_page(photos.server.address, height=2000)
     assert len(shown(page, 50)) == 50
     condition = "label = 2 and width > 250"
@@ -169,12 +172,12 @@ def test_a_sample(scenes: Path, open_page: Open) -> None:
         scale = place["width"] / width
         assert place["height"] == pytest.approx(height * scale, abs=1)
         boxes = stage.locator('svg[data-layer="boxes"] polygon').evaluate_all(
-            "all => all.map(each => { const box = each.getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
+            "all => all.map(each => { const box = each.getBoundingClientRect(); return [box.left, "
+            "box.top, box.right, box.bottom]; })"
         )
         corner = np.array([place["x"], place["y"]] * 2)
-        assert (
-            np.abs((np.array(boxes) - corner) / scale - sample["boxes"].numpy()).max() < 2.5 / scale
-        )  # lines are two pixels wide
+        # Lines are two pixels wide.
+        assert np.abs((np.array(boxes) - corner) / scale - sample["boxes"].numpy()).max() < 2.5 / scale
         texts = stage.locator('svg[data-layer="boxes"] text').all_text_contents()
         assert texts == [str(label) for label in sample["labels"].tolist()]
         circles = stage.locator('svg[data-layer="points"] circle').evaluate_all(
@@ -197,7 +200,8 @@ def test_a_sample(scenes: Path, open_page: Open) -> None:
 
 
 def test_draws(packed: Path, open_page: Open) -> None:
-    """Eight epochs side by side, each the sample that the dataset draws for it; another seed and epoch draw anew."""
+    """Eight epochs side by side, each the sample that the dataset draws for it; another seed and epoch
+    draw anew."""
     transform = [transforms.RandomResizedCrop(64), transforms.RandomHorizontalFlip()]
     with serving(packed, PageSettings(transform=transform, seed=5, epoch=2)) as site:
         page = open_page(site.server.address, "#/sample/11")
@@ -281,7 +285,8 @@ class Hostile:
 
 
 def test_hostile_names(tmp_path: Path, open_page: Open) -> None:
-    """Names and values are text wherever they are shown, in the served page and in a report; no script of theirs runs."""
+    """Names and values are text wherever they are shown, in the served page and in a report; no script of
+    theirs runs."""
     fastload.pack(Hostile(), tmp_path / "a&b.fl")
     with serving(tmp_path / "a&b.fl") as site:
         write_report(site.subject, tmp_path / "report.html")
@@ -343,5 +348,6 @@ def test_a_phone(scenes: Path, open_page: Open) -> None:
             page.evaluate("view => { location.hash = view; }", view)
             page.locator(ready).first.wait_for()
             assert page.evaluate(
-                "[...document.querySelectorAll('html, body, .view:not([hidden])')].every(e => e.scrollWidth <= 390)"
+                "[...document.querySelectorAll('html, body, .view:not([hidden])')].every(e => "
+                "e.scrollWidth <= 390)"
             ), view

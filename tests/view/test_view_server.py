@@ -1,4 +1,5 @@
-"""The server of a page: who is let in, what it answers, and that pixels, layers and draws are the dataset's own."""
+"""The server of a page: who is let in, what it answers, and that pixels, layers and draws are the
+dataset's own."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def test_the_example_condition_holds(scenes: Path) -> None:
 
 
 def test_only_the_token_opens_the_page(photos: Site) -> None:
-    """Without the cookie, with another one or another token every path is refused; the address with the token gives it, for this site."""
+    """Without the cookie, with another one or another token every path is refused; the address with the
+    token gives it, for this site."""
     paths = [
         "/",
         "/page.js",
@@ -259,7 +261,8 @@ def test_many_threads(photos: Site, packed: Path) -> None:
 
 
 def test_masks_and_instances(site: Site, scenes: Path) -> None:
-    """A label's colour lies on the label's pixels, and an instance's where it is the smallest one; elsewhere the layer is transparent."""
+    """A label's colour lies on the label's pixels, and an instance's where it is the smallest one;
+    elsewhere the layer is transparent."""
     dataset = PackedDataset(scenes)
     colours = np.array([(0, 0, 0), *map(colour_of, range(1, 255)), (128, 128, 128)], np.uint8)
     for index in (0, 5, 8, 14):
@@ -326,7 +329,8 @@ def test_corners_of_boxes(form: str) -> None:
 
 
 def test_draws_are_what_a_loader_delivers(site: Site, scenes: Path) -> None:
-    """Of each (seed, epoch, index) the very bytes of FastLoader's batch, and the boxes and masks that go with them."""
+    """Of each (seed, epoch, index) the very bytes of FastLoader's batch, and the boxes and masks that go
+    with them."""
     transform = [transforms.RandomResizedCrop(96), transforms.RandomHorizontalFlip()]
     with serving(scenes, PageSettings(transform=transform)) as own:
         loader = FastLoader(PackedDataset(scenes, transform, fields=("image", "mask")), batch_size=8, seed=7)
@@ -351,7 +355,8 @@ def test_draws_are_what_a_loader_delivers(site: Site, scenes: Path) -> None:
 
 
 def test_draws_of_python_steps(packed: Path) -> None:
-    """Steps in Python draw as in a loader with seed_by="sample", and leave the process's own generators as they were."""
+    """Steps in Python draw as in a loader with seed_by="sample", and leave the process's own generators as
+    they were."""
     v2 = pytest.importorskip("torchvision.transforms.v2")
     transform = [
         transforms.RandomResizedCrop(64),
@@ -398,7 +403,8 @@ def test_a_transform_that_fails(packed: Path) -> None:
 
 
 def test_facts(photos: Site, site: Site, packed: Path) -> None:
-    """Classes are counted, each bar's condition finds as many samples as the bar says, and bars sum to all samples."""
+    """Classes are counted, each bar's condition finds as many samples as the bar says, and bars sum to all
+    samples."""
     dataset = PackedDataset(packed)
     facts = photos.document("/facts")
     assert sorted(facts["classes"]) == [
@@ -417,7 +423,8 @@ def test_facts(photos: Site, site: Site, packed: Path) -> None:
 
 
 def test_a_detection_dataset(tmp_path: Path) -> None:
-    """An image has no class, whatever its id is; objects have theirs: over the image, on the sheet, and counted in the facts."""
+    """An image has no class, whatever its id is; objects have theirs: over the image, on the sheet, and
+    counted in the facts."""
     fastload.pack(write_coco(tmp_path / "src", images=5), tmp_path / "coco.fl", workers=1)
     with serving(tmp_path / "coco.fl") as site:
         assert site.document("/dataset")["label"] is None
@@ -445,7 +452,8 @@ def test_a_detection_dataset(tmp_path: Path) -> None:
 
 
 def test_pictures_of_layers_are_reduced(site: Site) -> None:
-    """A mask on the sheet has pixels of the mask, within the side that is asked for; another side is refused."""
+    """A mask on the sheet has pixels of the mask, within the side that is asked for; another side is
+    refused."""
     whole = site.pixels("/layer/8.png", field="mask")
     small = site.pixels("/layer/8.png", field="mask", side=64)
     step = -(-max(whole.shape) // 64)
@@ -459,7 +467,8 @@ def test_pictures_of_layers_are_reduced(site: Site) -> None:
 
 
 def test_a_bad_sample(packed: Path, tmp_path: Path) -> None:
-    """A damaged record is a sentence where its picture would be; it is listed, as are all when all are checked, and others are shown."""
+    """A damaged record is a sentence where its picture would be; it is listed, as are all when all are
+    checked, and others are shown."""
     dataset = tmp_path / "copy.fl"
     shutil.copytree(packed, dataset)
     damage(dataset, 3)

@@ -1,1 +1,2 @@
-"""Sections of the device check (tools/device_check.py), one file a topic; each reports its parts one by one."""
+"""Sections of the device check (tools/device_check.py), one file a topic; each reports its parts one by
+one."""

@@ -17,7 +17,8 @@ _PROVES = "from fastload._native import core; print(core.__file__); print(core.c
 
 
 def run(report: Report, rehearse: bool) -> None:
-    """Reports which module is in place. A rehearsal takes the one that is there: other tests use it at the same time."""
+    """Reports which module is in place. A rehearsal takes the one that is there: other tests use it at the
+    same time."""
     command = (
         [sys.executable, "-c", "pass"]
         if rehearse
@@ -27,7 +28,8 @@ def run(report: Report, rehearse: bool) -> None:
 
 
 def made(command: Sequence[str], packed: Path, target: Path, limit: float = LIMIT_S) -> Details:
-    """Builds the module; takes the packed one if the build fails or lasts too long, or what it built cannot be imported.
+    """Builds the module; takes the packed one if the build fails or lasts too long, or what it built cannot
+    be imported.
 
     Args:
         command: builds the module.

@@ -14,7 +14,8 @@ PYTHON = (3, 12)
 
 
 def environment(rehearse: bool) -> dict[str, str]:
-    """The variables of every section, with the pack's packages and libraries if there is a pack for this Python."""
+    """The variables of every section, with the pack's packages and libraries if there is a pack for this
+    Python."""
     found = {
         **os.environ,
         "PYTHONUNBUFFERED": "1",

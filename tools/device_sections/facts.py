@@ -1,4 +1,5 @@
-"""Facts: the machine, its driver, and what is installed on it. Nothing that is missing is an error, except a device."""
+"""Facts: the machine, its driver, and what is installed on it. Nothing that is missing is an error, except
+a device."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ PACKAGES = (
         "threadpoolctl",
     ),
 )
-CARD = "name,driver_version,memory.total,pstate,clocks.sm,clocks.max.sm,power.limit,temperature.gpu,compute_mode,mig.mode.current"
+CARD = (
+    "name,driver_version,memory.total,pstate,clocks.sm,clocks.max.sm,power.limit,temperature.gpu,"
+    "compute_mode,mig.mode.current"
+)
 
 
 def run(report: Report, rehearse: bool) -> None:

@@ -1,7 +1,8 @@
-"""Section 6: ops on the device: their pixels against the CPU's and torchvision's, their time against torchvision's and Kornia's.
+"""Section 6: ops on the device: their pixels against the CPU's and torchvision's, their time against
+torchvision's and Kornia's.
 
-Parameters are fixed, so that every library does the same to every image. No rotation has a fill, with which torchvision weights the picture
-twice at its border.
+Parameters are fixed, so that every library does the same to every image. No rotation has a fill, with which
+torchvision weights the picture twice at its border.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ KEY: dict[str, Any] = {"seed": 1, "epoch": 0}
 
 @dataclass(frozen=True)
 class Case:
-    """One op with fixed parameters: ours, torchvision's transform by `transforms.v2`, and Kornia's module by `kornia.augmentation`."""
+    """One op with fixed parameters: ours, torchvision's transform by `transforms.v2`, and Kornia's module
+    by `kornia.augmentation`."""
 
     name: str
     ours: Any
@@ -235,7 +237,8 @@ def op(case: Case, images: torch.Tensor, libraries: dict[str, Any], arguments: a
     far = [name for name, share in equal.items() if name != "kornia" and share < LEAST_EQUAL]
     if far:
         raise Wrong(
-            f"fewer than {LEAST_EQUAL:.1%} of the values are within one level of those of {' and '.join(far)}",
+            f"fewer than {LEAST_EQUAL:.1%} of the values are within one level of those of "
+            f"{' and '.join(far)}",
             **details,
         )
     return details

@@ -1,4 +1,5 @@
-"""One launch of each kernel of Triton's, and of one with a planted overrun. As a program, on the device: for compute-sanitizer."""
+"""One launch of each kernel of Triton's, and of one with a planted overrun. As a program, on the device:
+for compute-sanitizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Probes of the driver's calls: which libraries were found, what each call returns, pinned and registered memory and their speed."""
+"""Probes of the driver's calls: which libraries were found, what each call returns, pinned and registered
+memory and their speed."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def mapped_libraries() -> list[str]:
 
 
 def runtime_calls(setting: Setting) -> Details:
-    """The runtime is found and can record contexts; each of its calls returns 0; a context's event waits for every stream."""
+    """The runtime is found and can record contexts; each of its calls returns 0; a context's event waits
+    for every stream."""
     torch.zeros(1, device="cuda")
     details: Details = {"libraries": mapped_libraries()}
     runtime = cuda_runtime.runtime()
@@ -83,7 +85,8 @@ def codes(runtime: cuda_runtime.Runtime) -> Details:
 
 
 def memory(setting: Setting) -> Details:
-    """A ring's memory and a registered memfd are pinned to torch, copies from them are whole, and as fast as from what torch pins."""
+    """A ring's memory and a registered memfd are pinned to torch, copies from them are whole, and as fast
+    as from what torch pins."""
     size = 3 * setting.batch * setting.side**2 * (16 if setting.timed else 1)
     details: Details = {"bytes": size, "ms": {}, "GB/s": {}}
     ring, details["ms"]["ring slot"] = timed(lambda: PinnedCache()(size))
@@ -180,7 +183,8 @@ def another_thread(setting: Setting) -> Details:
 
 
 def explained(setting: Setting) -> Details:
-    """With pin_memory=True, slots of workers are registered with the driver, and explain() says so; no batch is copied on the host."""
+    """With pin_memory=True, slots of workers are registered with the driver, and explain() says so; no
+    batch is copied on the host."""
     with loader_of(setting, native=False, pin_memory=True) as loader:
         for images, _ in loader:
             if not images.is_pinned():

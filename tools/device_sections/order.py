@@ -1,4 +1,5 @@
-"""Probes of order: no memory is used again under work that reads it, no stream runs before what it needs, and graphs can be captured."""
+"""Probes of order: no memory is used again under work that reads it, no stream runs before what it needs,
+and graphs can be captured."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def control(setting: Setting) -> Details:
 
 
 def dropped(setting: Setting, native: bool) -> Details:
-    """A pinned batch that is dropped at once, inside of the stalled stream or outside of it, is copied whole."""
+    """A pinned batch that is dropped at once, inside of the stalled stream or outside of it, is copied
+    whole."""
     want = on_host(setting, native)
     details: Details = {}
     for inside in (True, False):
@@ -57,7 +59,8 @@ def dropped(setting: Setting, native: bool) -> Details:
 
 
 def used_late(setting: Setting, native: bool) -> Details:
-    """A batch on the device that is dropped at once is read by work that runs later, on a stream of the user's."""
+    """A batch on the device that is dropped at once is read by work that runs later, on a stream of the
+    user's."""
     want = [images.long().sum() for images in on_host(setting, native)]
     with stalled(setting), loader_of(setting, native, device="cuda", device_prefetch=0) as loader:
         sums = []
@@ -98,7 +101,8 @@ class Weight(torch.nn.Module):
 
 
 def weights(setting: Setting, native: bool) -> Details:
-    """A stage with a module's weights reads what the loop wrote after the batch before, and nothing that it wrote later."""
+    """A stage with a module's weights reads what the loop wrote after the batch before, and nothing that
+    it wrote later."""
     want = on_host(setting, native)
     module = Weight()
 
@@ -121,7 +125,8 @@ def weights(setting: Setting, native: bool) -> Details:
 
 
 def runs_ahead(setting: Setting, native: bool) -> Details:
-    """A loop that only queues is at most LOOP_AHEAD batches, those that are moved ahead, and two before the device."""
+    """A loop that only queues is at most LOOP_AHEAD batches, those that are moved ahead, and two before
+    the device."""
     done: list[Any] = []
     most = 0
     with stalled(setting), loader_of(setting, native, device="cuda", device_prefetch=PREFETCH) as loader:
@@ -165,7 +170,8 @@ def reserved(setting: Setting) -> Details:
 
 
 def captured(setting: Setting, native: bool, pinned: bool) -> Details:
-    """A graph is captured in the middle of an epoch, while batches are dropped; it replays, and the epoch goes on."""
+    """A graph is captured in the middle of an epoch, while batches are dropped; it replays, and the epoch
+    goes on."""
     want = on_host(setting, native)
     memory: dict[str, Any] = (
         {"pin_memory": True} if pinned else {"device": "cuda", "device_prefetch": PREFETCH}

@@ -1,4 +1,5 @@
-"""Planted defects: each makes one thing in fastload wrong again, as a context manager. A probe that does not notice its own is none."""
+"""Planted defects: each makes one thing in fastload wrong again, as a context manager. A probe that does
+not notice its own is none."""
 
 from __future__ import annotations
 

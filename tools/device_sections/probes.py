@@ -1,4 +1,5 @@
-"""Section 3: the probes, on the device; in a rehearsal on a fake device whose streams run late, each also with its planted defects."""
+"""Section 3: the probes, on the device; in a rehearsal on a fake device whose streams run late, each also
+with its planted defects."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def answers() -> bool:
 
 
 TRIES = 4
-"""Runs of a probe in which it has to notice a defect: the loader's threads may have nothing to do at the moment that counts."""
+"""Runs of a probe in which it has to notice a defect: the loader's threads may have nothing to do at the
+moment that counts."""
 
 
 def plant(report: Report, probe: Probe, setting: Setting) -> None:

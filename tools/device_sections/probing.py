@@ -93,7 +93,8 @@ class Rows(Dataset[Any]):
 
 
 def loader_of(setting: Setting, native: bool, **kwargs: Any) -> FastLoader[Any]:
-    """A loader over packed data, by native threads, or over Rows, by worker processes. Slots are few, so that each is soon filled again."""
+    """A loader over packed data, by native threads, or over Rows, by worker processes. Slots are few, so
+    that each is soon filled again."""
     common: dict[str, Any] = {"batch_size": setting.batch, "num_workers": 2, "prefetch_factor": 1, "seed": 3}
     if native:
         return FastLoader(
@@ -114,7 +115,8 @@ def on_host(setting: Setting, native: bool) -> list[torch.Tensor]:
 
 
 def compare(got: list[torch.Tensor], want: list[torch.Tensor]) -> Details:
-    """Compares tensors of the device, once it is done, with those of the host, which are repeated for further epochs.
+    """Compares tensors of the device, once it is done, with those of the host, which are repeated for further
+    epochs.
 
     Raises:
         Wrong: some differ.
@@ -131,7 +133,8 @@ def compare(got: list[torch.Tensor], want: list[torch.Tensor]) -> Details:
 
 
 def check_late(setting: Setting) -> None:
-    """Raises NotLate unless a copy that is queued behind a stall reads what its source is filled with afterwards."""
+    """Raises NotLate unless a copy that is queued behind a stall reads what its source is filled with
+    afterwards."""
     torch.cuda.synchronize()
     source = torch.empty(1 << 16, dtype=torch.uint8, pin_memory=True)
     source.fill_(1)

@@ -1,4 +1,5 @@
-"""Report: the parts of a section as a JSON file that is written anew for each part, so that a process that dies leaves what it knew."""
+"""Report: the parts of a section as a JSON file that is written anew for each part, so that a process that
+dies leaves what it knew."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class Report:
         self._write(None)
 
     def run(self, name: str, part: Callable[[], Details], limit: float = 60, ended: str = RIGHT) -> Details:
-        """Runs a part, which returns its details, and adds it with the verdict `ended`, or that of what it raised.
+        """Runs a part, which returns its details, and adds it with the verdict `ended`, or that of what it
+        raised.
 
         Args:
             name: the part's name; a part that was reported before is not run.

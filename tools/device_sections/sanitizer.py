@@ -1,4 +1,5 @@
-"""Section 8: compute-sanitizer's memcheck over one launch of each kernel of Triton's, and of one with a planted overrun."""
+"""Section 8: compute-sanitizer's memcheck over one launch of each kernel of Triton's, and of one with a
+planted overrun."""
 
 from __future__ import annotations
 

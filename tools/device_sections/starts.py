@@ -31,7 +31,8 @@ from fastload import FastLoader, augment as A, transforms as T
 torch.zeros(1, device="cuda")
 began = time.perf_counter()
 stages = [A.AugmentBatch([A.ColorJitter(0.4, 0.4, 0.4, 0.1)]), T.Normalize((0.5,) * 3, (0.2,) * 3)]
-given = {"transform": T.Resize((64, 64)), "batch_transform": stages, "dtype": torch.bfloat16, "device": "cuda"}
+given = {"transform": T.Resize((64, 64)), "batch_transform": stages, "dtype": torch.bfloat16,
+    "device": "cuda"}
 with FastLoader(sys.argv[1], 8, num_workers=2, **given) as loader:
     images = next(iter(loader))[0]
     torch.cuda.synchronize()
@@ -40,7 +41,8 @@ print(time.perf_counter() - began)
 
 
 def start(setting: Setting, cache: Path) -> Details:
-    """Seconds of a first batch in a process with this cache of Triton's, and the number of files that it has made there.
+    """Seconds of a first batch in a process with this cache of Triton's, and the number of files that it has
+    made there.
 
     In a rehearsal one kernel is compiled in this process, for a device that is not there.
     """
@@ -117,7 +119,8 @@ def another_cache() -> AbstractContextManager[Any]:
 
 
 def waits_of(call: Callable[[], Any]) -> list[str]:
-    """Waits of the host in a call, of which torch's debug mode warns. It runs once before, to build what it needs."""
+    """Waits of the host in a call, of which torch's debug mode warns. It runs once before, to build what
+    it needs."""
     call()
     torch.cuda.synchronize()
     return told_waits(call)
@@ -211,7 +214,9 @@ def kornia_modules(setting: Setting) -> Details:
         raise Wrong("no module of Kornia's runs", waits=found)
     return {
         "waits": found,
-        "table": f"{sum(count == 0 for count in found.values())} of {len(found)} Kornia modules wait for nothing",
+        "table": (
+            f"{sum(count == 0 for count in found.values())} of {len(found)} Kornia modules wait for nothing"
+        ),
     }
 
 

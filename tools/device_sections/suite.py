@@ -16,7 +16,8 @@ from device_sections.report import ERROR, RIGHT, SKIPPED, WRONG, Details, Report
 
 PROCESSES = 8
 _PLUGINS = {"xdist": "xdist.plugin", "pytest_timeout": "pytest_timeout"}
-"""By package: plugins that the tests need. Others that a machine has, such as one for benchmarks, warn of what warnings are errors here."""
+"""By package: plugins that the tests need. Others that a machine has, such as one for benchmarks, warn of
+what warnings are errors here."""
 
 
 def run(report: Report, rehearse: bool) -> None:

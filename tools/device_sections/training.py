@@ -1,4 +1,5 @@
-"""Sections 4 and 7: a training step fed by loaders against one on a batch that stays on the device, and delivery alone."""
+"""Sections 4 and 7: a training step fed by loaders against one on a batch that stays on the device, and
+delivery alone."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def fed(
     turns: Callable[[dict[str, bench_device.Feed]], Turns],
     pillow: bool,
 ) -> None:
-    """Packs the photographs, runs the turns of all ways, and reports each. pillow: torch's DataLoader is one of them."""
+    """Packs the photographs, runs the turns of all ways, and reports each. pillow: torch's DataLoader is
+    one of them."""
     with ExitStack() as stack:
         common.WORK = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="photos-")))
         paths: dict[str, Path] = {}
@@ -99,7 +101,8 @@ def fed(
 
 
 def packed(arguments: argparse.Namespace, paths: dict[str, Path]) -> Details:
-    """Copies the photographs until there are enough, and packs them as JPEG and in the form dct. Returns seconds."""
+    """Copies the photographs until there are enough, and packs them as JPEG and in the form dct. Returns
+    seconds."""
     began = time.perf_counter()
     paths["tree"] = bench_device.corpus(arguments)
     found = {"copy": time.perf_counter() - began}

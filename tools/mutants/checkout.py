@@ -54,7 +54,8 @@ class Stopped(Exception):
 class Checkout:
     """A prepared git worktree: built, with an environment, and nobody else's while this works in it.
 
-    1. `changed` writes changed sources and builds; when its block ends the sources and the native module are as they were.
+    1. `changed` writes changed sources and builds; when its block ends the sources and the native module are
+       as they were.
     2. The plugin lies in the tree from the first run of pytest on, until `close`.
 
     Args:
@@ -137,7 +138,8 @@ class Checkout:
     # ---- C tests
 
     def ctests(self) -> dict[str, list[str]]:
-        """The targets of make that run each program of tests/c, by the program's name, the plain one first."""
+        """The targets of make that run each program of tests/c, by the program's name, the plain one
+        first."""
         if not (self.root / "Makefile").exists():
             return {}
         show = [
@@ -156,7 +158,8 @@ class Checkout:
         return found
 
     def make(self, target: str, limit: float, variables: Mapping[str, str] | None = None) -> bool:
-        """Makes a target, and returns True if that succeeds in time. Raises CalledProcessError if the C code cannot be compiled."""
+        """Makes a target, and returns True if that succeeds in time. Raises CalledProcessError if the C
+        code cannot be compiled."""
         library = target.split("-")[1]
         self._checked(["make", "-j2", f"build/ctest/{library}/libcsrc.a"])
         return self._run(["make", target], limit, variables or {}) == 0
@@ -172,7 +175,8 @@ class Checkout:
         reach: Path | None = None,
         hang: float = HANG_S,
     ) -> Run:
-        """Runs pytest; `only`: ids of the tests to run, in this order; `reach`: the report of probes. `hang`: see `_watched`."""
+        """Runs pytest; `only`: ids of the tests to run, in this order; `reach`: the report of probes.
+        `hang`: see `_watched`."""
         self.drop("plugin.py", f"{PLUGIN}.py")
         log = self._scratch / "log"
         log.write_text("")
@@ -219,7 +223,8 @@ class Checkout:
         log: Path | None = None,
         hang: float = HANG_S,
     ) -> int | None:
-        """The exit code of a program; None: it was ended, since `limit` seconds were over or, by the log, the test at hand hangs."""
+        """The exit code of a program; None: it was ended, since `limit` seconds were over or, by the log,
+        the test at hand hangs."""
         with open(self._scratch / "output", "w") as out:
             process = subprocess.Popen(
                 command,
@@ -258,7 +263,8 @@ class Checkout:
 
 
 class Changed:
-    """A change of a checkout's sources, which can be made and undone again and again: the native module is built once."""
+    """A change of a checkout's sources, which can be made and undone again and again: the native module is
+    built once."""
 
     def __init__(self, checkout: Checkout, sources: Mapping[str, str], native: bool) -> None:
         self._checkout = checkout

@@ -72,7 +72,8 @@ def load(path: Path = FAULTS) -> list[Fault]:
 
 
 def problems(faults: Iterable[Fault], root: Path) -> list[str]:
-    """Mistakes in a list, for the sources below `root`; none: each fault can be applied, and changes something."""
+    """Mistakes in a list, for the sources below `root`; none: each fault can be applied, and changes
+    something."""
     found, ids = [], set[str]()
     for fault in faults:
         try:

@@ -1,4 +1,5 @@
-/* Bytes in which probes note that a fault's line ran, as hits.py has them. The objects of a program share one map. */
+/* Bytes in which probes note that a fault's line ran, as hits.py has them. The objects of a program share one
+ * map. */
 #ifndef MUTANT_HITS_H
 #define MUTANT_HITS_H
 #ifndef _GNU_SOURCE

@@ -1,4 +1,5 @@
-"""Bytes in which probes note that a fault's line ran: one for each fault, in a file that a test and all that it starts share."""
+"""Bytes in which probes note that a fault's line ran: one for each fault, in a file that a test and all
+that it starts share."""
 
 import mmap
 import os

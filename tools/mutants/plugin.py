@@ -1,9 +1,11 @@
-"""pytest plugin of tools/mutants, which its runner puts into a tree. Variables say what it does; without them it does nothing.
+"""pytest plugin of tools/mutants, which its runner puts into a tree. Variables say what it does; without them
+it does nothing.
 
-- ``MUTANTS_REACH``: file that gets, at the end, the probes that each test reached, and each test's seconds. A probe reached by a fixture
-  that several tests share counts for each of them.
+- ``MUTANTS_REACH``: file that gets, at the end, the probes that each test reached, and each test's seconds. A
+  probe reached by a fixture that several tests share counts for each of them.
 - ``MUTANTS_ONLY``: file of test ids, one a line: only those run, in this order.
-- ``MUTANTS_LOG``: file that gets a line for each test that begins or fails, as it happens: the process may not live to the end.
+- ``MUTANTS_LOG``: file that gets a line for each test that begins or fails, as it happens: the process may
+  not live to the end.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ class ReachReport:
 
 
 class ProgressLog:
-    """Lines of JSON, each [event, test id]: "start", "end" or "failed"; of a file that cannot be collected, "failed"."""
+    """Lines of JSON, each [event, test id]: "start", "end" or "failed"; of a file that cannot be
+    collected, "failed"."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "a")

@@ -2,18 +2,22 @@
 
     python tools/mutants/run.py check
     python tools/mutants/run.py reach --tree TREE --out reach.json -- -n 4 --dist worksteal
-    python tools/mutants/run.py try --tree TREE --tree OTHER --reach reach.json --out results.json [--known BEFORE.json]
-    python tools/mutants/run.py survivors --tree TREE --out results.json -- -n 4 --dist worksteal
+    python tools/mutants/run.py try --tree TREE --tree OTHER --reach reach.json --out results.json [--known
+    BEFORE.json] python tools/mutants/run.py survivors --tree TREE --out results.json -- -n 4 --dist worksteal
     python tools/mutants/run.py report results.json [BEFORE.json ...]
 
-A tree is a git worktree with a built environment in .venv, in which nobody else works: sources are changed in it, and restored.
+A tree is a git worktree with a built environment in .venv, in which nobody else works: sources are changed in
+it, and restored.
 
-1. `reach` runs the suite once with a probe before each fault's line, and notes which tests reach it: also in threads, and in processes
-   that a test forks or starts. C programs of tests/c are tests too (`ctest:test_ring`).
-2. `try` applies one fault in each tree at a time, and runs the tests that reach it, the shortest first, up to the first that fails. That
-   one has to fail once more with the fault and to pass without it; else it is left out. A test that hangs or takes pytest with it fails.
-   Faults that the results have already are not tried again. What caught a fault in the results of another suite is tried first.
-3. `survivors` applies all faults that nothing caught at once, runs the whole suite once, and tries each fault alone on what failed.
+1. `reach` runs the suite once with a probe before each fault's line, and notes which tests reach it: also in
+   threads, and in processes that a test forks or starts. C programs of tests/c are tests too
+   (`ctest:test_ring`).
+2. `try` applies one fault in each tree at a time, and runs the tests that reach it, the shortest first, up to
+   the first that fails. That one has to fail once more with the fault and to pass without it; else it is left
+   out. A test that hangs or takes pytest with it fails. Faults that the results have already are not tried
+   again. What caught a fault in the results of another suite is tried first.
+3. `survivors` applies all faults that nothing caught at once, runs the whole suite once, and tries each fault
+   alone on what failed.
 """
 
 from __future__ import annotations
@@ -41,7 +45,8 @@ from faults import Fault
 PROGRAM_S = 300
 """Seconds after which a C program hangs; sanitizers make it slow."""
 Outcome = dict[str, Any]
-"""Of a fault: "caught" by a test, or None; tests "ran"; tests "left_out"; "seconds"; "stopped": the time was up."""
+"""Of a fault: "caught" by a test, or None; tests "ran"; tests "left_out"; "seconds"; "stopped": the time
+was up."""
 
 
 def say(text: str) -> None:
@@ -200,7 +205,8 @@ class Trial:
         return max(HANG_S, 3 * max(self._seconds.get(test, 0.0) for test in tests))
 
     def _holds(self, test: str, change: Changed, fails: Callable[[], bool]) -> bool:
-        """Returns True if a test that failed does so again, and passes without the fault; else it is left out."""
+        """Returns True if a test that failed does so again, and passes without the fault; else it is left
+        out."""
         if fails():
             change.undo()
             passes = not fails()
@@ -222,9 +228,8 @@ def try_all(
     """Tries faults, one at a time in each tree, and keeps the results up to date."""
     results: dict[str, Outcome] = json.loads(out.read_text()) if out.exists() else {}
     queue: SimpleQueue[Fault] = SimpleQueue()
-    for fault in sorted(
-        faults, key=lambda each: (each.file.endswith(".pxi"), each.is_native)
-    ):  # what takes long to build comes last
+    # What takes long to build comes last.
+    for fault in sorted(faults, key=lambda each: (each.file.endswith(".pxi"), each.is_native)):
         if fault.id not in results:
             queue.put(fault)
     lock = threading.Lock()  # of the results
@@ -240,7 +245,8 @@ def try_all(
             _write(out, results)
             caught = outcome["caught"]
             say(
-                f"{fault.id}: {'caught by ' + caught if caught else 'survives'} ({outcome['ran']} tests, {outcome['seconds']:.0f} s)"
+                f"{fault.id}: {'caught by ' + caught if caught else 'survives'} ({outcome['ran']} "
+                f"tests, {outcome['seconds']:.0f} s)"
             )
 
     def work(checkout: Checkout) -> None:
@@ -274,7 +280,8 @@ def survivors(
         programs = [target for target in targets if not checkout.make(target, PROGRAM_S)]
         run = checkout.pytest(arguments, limit=limit)
     say(
-        f"{len(left)} faults at once: {len(run.failed)} tests and {len(programs)} C programs fail in {run.seconds:.0f} s"
+        f"{len(left)} faults at once: {len(run.failed)} tests and {len(programs)} C programs fail in "
+        f"{run.seconds:.0f} s"
     )
     steady = {target for target in programs if checkout.make(target, PROGRAM_S)}
     if run.failed:

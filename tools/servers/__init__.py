@@ -1,1 +1,2 @@
-"""Real servers of objects that tests and benchmarks start: each is a context manager that ends its own process."""
+"""Real servers of objects that tests and benchmarks start: each is a context manager that ends its own
+process."""

@@ -1,4 +1,5 @@
-"""Azurite: Microsoft's emulator of Azure blob storage, a Node program that npm installs into a cache folder at its first use."""
+"""Azurite: Microsoft's emulator of Azure blob storage, a Node program that npm installs into a cache
+folder at its first use."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ http {{
 
 
 class Nginx(ServerProcess):
-    """A web server on 127.0.0.1 for the folder `root`; below /private it asks for the user `user` with the password `password`.
+    """A web server on 127.0.0.1 for the folder `root`; below /private it asks for the user `user` with the
+    password `password`.
 
     Attributes:
         https, http: its URLs.

@@ -21,7 +21,8 @@ HOST = "127.0.0.1"
 # Below Linux's range of ephemeral ports: no client's connection takes a port between its choice and its use.
 _PORTS = range(12000, 32000)
 
-# The signal of PR_SET_PDEATHSIG comes at the end of the thread that started the process: this one lasts as long as the program.
+# The signal of PR_SET_PDEATHSIG comes at the end of the thread that started the process: this one lasts as
+# long as the program.
 _starter = concurrent.futures.ThreadPoolExecutor(1, "server-starter")
 
 
@@ -55,9 +56,11 @@ STARTS = 3
 class ServerProcess:
     """A server program in a process of its own.
 
-    1. `with` starts it and waits until it answers; leaving the block kills it by its PID and removes its folder.
+    1. `with` starts it and waits until it answers; leaving the block kills it by its PID and removes its
+       folder.
     2. `kill()` ends it as kill -9 does; `start()` starts it again on the same ports and data.
-    3. It also ends with this process, however that ends (PR_SET_PDEATHSIG, where util-linux's setpriv is there).
+    3. It also ends with this process, however that ends (PR_SET_PDEATHSIG, where util-linux's setpriv is
+       there).
 
     Attributes:
         folder: its data and logs; removed at the end.
@@ -138,7 +141,8 @@ class ServerProcess:
         self.start()
 
     def new_ports(self) -> bool:
-        """Takes other ports, where they are the server's to choose: free ones may be taken before it has them. Returns whether it did."""
+        """Takes other ports, where they are the server's to choose: free ones may be taken before it has
+        them. Returns whether it did."""
         return False
 
     def _start_somewhere(self) -> None:
@@ -168,7 +172,8 @@ class ServerProcess:
 
 
 def wait_for(ready: Callable[[], bool], limit: float, failed: Callable[[], str] = str) -> None:
-    """Returns when `ready()` is true; TimeoutError after `limit` seconds, RuntimeError with what `failed()` says."""
+    """Returns when `ready()` is true; TimeoutError after `limit` seconds, RuntimeError with what
+    `failed()` says."""
     end = time.monotonic() + limit
     while not ready():
         if why := failed():

@@ -1,4 +1,5 @@
-"""Proxy: a TCP proxy before a server that adds latency, limits bandwidth, counts, and spoils requests on demand."""
+"""Proxy: a TCP proxy before a server that adds latency, limits bandwidth, counts, and spoils requests on
+demand."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from servers.proxy_faults import Fault
 class Proxy:
     """A proxy in a process of its own, from `with` to its end; the process also ends with this one.
 
-    Latency is added to each direction, half a round trip each, and a new connection costs a round trip more; it does not limit
-    throughput. Bandwidth is one limit for all connections, for each direction. Requests are counted, and spoiled, where they
-    are plain HTTP.
+    Latency is added to each direction, half a round trip each, and a new connection costs a round trip more;
+    it does not limit throughput. Bandwidth is one limit for all connections, for each direction. Requests are
+    counted, and spoiled, where they are plain HTTP.
 
     Args:
         port: the server's.
@@ -52,7 +53,10 @@ class Proxy:
 
     def _start(self) -> None:
         tools = str(Path(__file__).parents[1])
-        program = f"import sys; sys.path.insert(0, {tools!r}); import runpy; runpy.run_module('servers.proxy_loop', run_name='__main__')"
+        program = (
+            f"import sys; sys.path.insert(0, {tools!r}); import runpy; "
+            "runpy.run_module('servers.proxy_loop', run_name='__main__')"
+        )
         command = [sys.executable, "-c", program, HOST, str(self._target), str(self.port)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._tell(**self._first)
@@ -101,7 +105,8 @@ class Proxy:
         self._tell(clear=True)
 
     def counts(self, reset: bool = False) -> dict[str, Any]:
-        """Since the start or the last reset: bytes `up` and `down`, `connections`, `requests`, each method; `cpu` seconds in all."""
+        """Since the start or the last reset: bytes `up` and `down`, `connections`, `requests`, each
+        method; `cpu` seconds in all."""
         told = {"up": 0, "down": 0, "connections": 0, "requests": 0, "faults": 0, **self._tell()}
         if reset:
             self._tell(reset=True)

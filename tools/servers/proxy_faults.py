@@ -1,4 +1,5 @@
-"""What a proxy does to single HTTP requests: the faults that tests ask for, and where requests begin and end in a connection's bytes."""
+"""What a proxy does to single HTTP requests: the faults that tests ask for, and where requests begin and
+end in a connection's bytes."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ class Fault:
     """What is done to the next `count` requests of a method, after `skip` of them.
 
     Attributes:
-        kind: status (answers `status` in the server's place), cut (closes after half of the body), flip (changes the first bytes of the
-            body), noise (does so differently each time), silence (holds the answer back for `seconds`), reset (closes the connection
-            instead of an answer), or one of CHANGES, which are whole and sound answers to another request. Only `status`, `silence` and
-            `reset` may befall an answer without a body, as of HEAD.
+        kind: status (answers `status` in the server's place), cut (closes after half of the body), flip
+            (changes the first bytes of the body), noise (does so differently each time), silence (holds the
+            answer back for `seconds`), reset (closes the connection instead of an answer), or one of CHANGES,
+            which are whole and sound answers to another request. Only `status`, `silence` and `reset` may
+            befall an answer without a body, as of HEAD.
         method: "" for every method.
         part: "" or a text that the request's first line holds.
     """
@@ -50,19 +52,22 @@ class Fault:
         after = f"Retry-After: {self.retry_after}\r\n" if self.retry_after else ""
         where = f"Location: {self.location}\r\n" if self.location else ""
         body = f"<Error><Code>{self.code}</Code></Error>"
-        return f"HTTP/1.1 {self.status} Proxy\r\n{after}{where}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        head = f"HTTP/1.1 {self.status} Proxy\r\n{after}{where}Content-Length: {len(body)}"
+        return f"{head}\r\n\r\n{body}".encode()
 
 
 @dataclass
 class RequestReader:
-    """Finds the requests in the bytes of a connection's client; what is no plain HTTP (TLS, chunked bodies) is passed on as it is."""
+    """Finds the requests in the bytes of a connection's client; what is no plain HTTP (TLS, chunked
+    bodies) is passed on as it is."""
 
     opaque: bool = False
     _head: bytearray = field(default_factory=bytearray)
     _body: int = 0
 
     def split(self, data: bytes) -> list[tuple[bytes, bytes, bool]]:
-        """The data as pieces (bytes, first line of a request that begins there or b"", whether a request ends with it)."""
+        """The data as pieces (bytes, first line of a request that begins there or b"", whether a request
+        ends with it)."""
         pieces: list[tuple[bytes, bytes, bool]] = []
         while data:
             if self.opaque:
@@ -149,7 +154,8 @@ class SpoiledAnswer:
     _kept: bytearray = field(default_factory=bytearray)
 
     def pass_on(self, data: bytes) -> tuple[bytes, bool, bool]:
-        """What the client gets of the data, whether the answer is through, and whether the connection is to be closed then."""
+        """What the client gets of the data, whether the answer is through, and whether the connection is
+        to be closed then."""
         out = b""
         if self._left < 0:
             self._head += data
@@ -169,7 +175,8 @@ class SpoiledAnswer:
         if self.kind == "cut":
             kept = data[: max(len(data) - max(self._cut_at - self._left, 0), 0)]
             return out + kept, self._left <= self._cut_at, self._left <= self._cut_at
-        # The body's first bytes, and not each piece's: a request is spoiled in the same way however its answer is cut into pieces.
+        # The body's first bytes, and not each piece's: a request is spoiled in the same way however its
+        # answer is cut into pieces.
         mask = (secrets.token_bytes(16) if self.kind == "noise" else b"\x55" * 16)[self._passed :]
         self._passed += len(data)
         spoiled = bytes(byte ^ (flip | 1) for byte, flip in zip(data[: len(mask)], mask, strict=False))

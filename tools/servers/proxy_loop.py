@@ -1,7 +1,7 @@
 """The process of servers.proxy.Proxy: passes TCP connections on, with latency, limited bandwidth and faults.
 
-Answers go through pipes by splice(2), so that a byte is not copied on its way; measured cost: see Proxy. One thread, one epoll loop;
-commands come as lines of JSON on the standard input, and its end ends the process.
+Answers go through pipes by splice(2), so that a byte is not copied on its way; measured cost: see Proxy. One
+thread, one epoll loop; commands come as lines of JSON on the standard input, and its end ends the process.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ class Flow:
                 fcntl.fcntl(self.pipe[1], _F_SETPIPE_SZ, PIPE_BYTES)
             except OSError:
                 pass
-        self.queue: collections.deque[list[Any]] = (
-            collections.deque()
-        )  # [due, bytes | count of bytes in the pipe | _EOF]
+        # [due, bytes | count of bytes in the pipe | _EOF].
+        self.queue: collections.deque[list[Any]] = collections.deque()
         self.reading = True
         self.blocked = False
         self.timer = 0.0

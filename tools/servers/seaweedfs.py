@@ -69,7 +69,8 @@ class SeaweedFS(ServerProcess):
         }
 
     def command(self) -> list[str]:
-        """The `weed server` command: master, volumes, filer and S3 in one process, on 127.0.0.1 alone, without telemetry."""
+        """The `weed server` command: master, volumes, filer and S3 in one process, on 127.0.0.1 alone,
+        without telemetry."""
         s3, s3_grpc, filer, filer_grpc, volume, volume_grpc, master, master_grpc = self._ports
         return [
             *[
@@ -81,10 +82,11 @@ class SeaweedFS(ServerProcess):
                 f"-ip.bind={HOST}",
             ],
             *["-master.telemetry=false", f"-master.port={master}", f"-master.port.grpc={master_grpc}"],
+            # Of one master, with itself.
             *[
                 "-master.electionTimeout=100ms",
                 "-master.heartbeatInterval=50ms",
-            ],  # of one master, with itself
+            ],
             *["-master.volumeSizeLimitMB=1024", "-volume.max=200", "-volume.preStopSeconds=0"],
             *[f"-volume.port={volume}", f"-volume.port.grpc={volume_grpc}", "-volume.minFreeSpace=1MiB"],
             *[
@@ -98,7 +100,8 @@ class SeaweedFS(ServerProcess):
         ]
 
     def environment(self) -> dict[str, str]:
-        """Without the user's AWS variables, which weed would take as credentials of its own; small Go heap."""
+        """Without the user's AWS variables, which weed would take as credentials of its own; small Go
+        heap."""
         return {**{k: v for k, v in os.environ.items() if not k.startswith("AWS_")}, "GOGC": "50"}
 
     def ready(self) -> bool:
@@ -110,7 +113,8 @@ class SeaweedFS(ServerProcess):
         )
 
     def make_bucket(self, name: str, limit: float = 30.0) -> None:
-        """Makes a bucket, by way of the filer's own interface, and waits until it takes objects; it may exist."""
+        """Makes a bucket, by way of the filer's own interface, and waits until it takes objects; it may
+        exist."""
         probe = f"http://{HOST}:{self._ports[2]}/buckets/{name}/fastload-probe"
         wait_for(lambda: _answers(probe, "PUT", b"x"), limit)
         wait_for(lambda: _answers(probe, "DELETE"), limit)

@@ -1,1 +1,2 @@
-"""Datasets of other libraries that native threads read where they lie: image files and labels that nobody packed."""
+"""Datasets of other libraries that native threads read where they lie: image files and labels that nobody
+packed."""

@@ -1,10 +1,11 @@
 """InPlaceDataset: base of all datasets that are read in place, as native threads and the loader need them.
 
 NOTE [ in place: who opens a file ]
-Native threads read and decode every image that is a whole and sound file of `formats.FORMATS`. Any other is opened as the dataset
-itself opens it, by a thread of Python's, for that row alone: a TIFF, a PNG or WebP of a rare kind (NOTE [ png: what is decoded here ]), a
-JPEG that is cut or damaged, a progressive one that stops before full precision (see NOTE [ jpeg: files that decoders smooth ]). An
-exception of that opening is raised as it is. So the pixels before the resample are Pillow's for every image, and errors are those that the
+Native threads read and decode every image that is a whole and sound file of `formats.FORMATS`. Any other is
+opened as the dataset itself opens it, by a thread of Python's, for that row alone: a TIFF, a PNG or WebP of a
+rare kind (NOTE [ png: what is decoded here ]), a JPEG that is cut or damaged, a progressive one that stops
+before full precision (see NOTE [ jpeg: files that decoders smooth ]). An exception of that opening is raised
+as it is. So the pixels before the resample are Pillow's for every image, and errors are those that the
 program had before.
 """
 
@@ -77,7 +78,8 @@ class InPlaceDataset(NativeSource):
 
     @property
     def max_pixels(self) -> int:
-        """The limit of native decoding, as Pillow's own is now: Pillow opens larger images, and warns or raises."""
+        """The limit of native decoding, as Pillow's own is now: Pillow opens larger images, and warns or
+        raises."""
         from PIL import Image
 
         limit = Image.MAX_IMAGE_PIXELS
@@ -91,12 +93,12 @@ class InPlaceDataset(NativeSource):
     @cached_property
     def images(self) -> NativeImages:
         """The one image of a sample's native row."""
-        return NativeImages(
-            [NativeImage(self.image_field, 0, None, _no_sizes)]
-        )  # refers to no dataset, which keeps it: that frees itself
+        # Refers to no dataset, which keeps it: that frees itself.
+        return NativeImages([NativeImage(self.image_field, 0, None, _no_sizes)])
 
     def typed(self, images: list[Any]) -> list[Any]:
-        """Images of samples, or lists of their views, with the types of the dataset's own: tv_tensors.Image after v2.ToImage."""
+        """Images of samples, or lists of their views, with the types of the dataset's own:
+        tv_tensors.Image after v2.ToImage."""
         tv = self.image_types
         if not any(tv):
             return images
@@ -140,11 +142,13 @@ class InPlaceDataset(NativeSource):
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Heights and widths of the stored images: not known before they are read; nobody asks, since all end at one size."""
+        """Heights and widths of the stored images: not known before they are read; nobody asks, since all
+        end at one size."""
         return _no_sizes()
 
     def longer_sides(self, most: int) -> list[int]:
-        """Longer sides of at most so many images, evenly spaced, in pixels: of those whose header can be read."""
+        """Longer sides of at most so many images, evenly spaced, in pixels: of those whose header can be
+        read."""
         return self._listed.longer_sides(most)
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -156,7 +160,8 @@ class InPlaceDataset(NativeSource):
         return self.column(name)
 
     def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """The fields that are columns, by name: of some samples, as the dataset gives them, which are Python's numbers."""
+        """The fields that are columns, by name: of some samples, as the dataset gives them, which are
+        Python's numbers."""
         rows = np.asarray(indices, np.int64)
         return {name: array[rows].tolist() for name, array in self._arrays.items()}
 
@@ -198,7 +203,8 @@ class InPlaceDataset(NativeSource):
             raise
 
     def own_error(self, index: int) -> Exception | None:
-        """The exception that the transform itself raises for sample index; None if there is none, or that depends on its random draws.
+        """The exception that the transform itself raises for sample index; None if there is none, or that
+        depends on its random draws.
 
         May run beside the loop's thread: the draws of the steps, which are torchvision's, are private.
         """
@@ -226,7 +232,8 @@ class InPlaceDataset(NativeSource):
         """Sample index's RGB Pillow image."""
 
     def _bytes(self, index: int) -> bytes | None:
-        """The bytes of an image that is a part of a file; None: it is a file of its own. Raises SampleError if that file has changed."""
+        """The bytes of an image that is a part of a file; None: it is a file of its own. Raises
+        SampleError if that file has changed."""
         places = self._listed.places
         if places is None or not places.sizes[index]:
             return None
@@ -273,7 +280,8 @@ def _first_of_python(plan: Plan) -> str:
 
 
 def _gives_tensors(transform: Any) -> bool:
-    """Returns True if the transform's own samples hold tensors, of which batches can be made; fastload's transforms always do so."""
+    """Returns True if the transform's own samples hold tensors, of which batches can be made; fastload's
+    transforms always do so."""
     steps = flatten(transform)
     entries = entries_of(steps[-1]) if steps else None
     if entries is not None:

@@ -21,7 +21,8 @@ class Recogniser(NamedTuple):
     Attributes:
         library: the module whose datasets they are; where it is not imported, there are none.
         recognise: returns the parts of such a dataset, as it is now; None for any other.
-        make: the class of the dataset in place, made of the dataset, its parts and the folder of index caches.
+        make: the class of the dataset in place, made of the dataset, its parts and the folder of index
+            caches.
     """
 
     library: str
@@ -30,7 +31,8 @@ class Recogniser(NamedTuple):
 
 
 def _own(module: str) -> Callable[[Any], Any]:
-    """The function `recognised` of one of fastload's modules, which the program has imported if it has such a dataset."""
+    """The function `recognised` of one of fastload's modules, which the program has imported if it has
+    such a dataset."""
     name = f"fastload.dataset.in_place.{module}"
     return lambda dataset: sys.modules[name].recognised(dataset)
 
@@ -50,7 +52,8 @@ class InPlaceDatasets:
     Attributes:
         cache: the folder of index caches; None: what is learnt stays in memory.
         asked: True if this pass has asked for a dataset.
-        why_not: reason why a dataset that was asked for in this pass is not read in place; "" if none is of a known kind.
+        why_not: reason why a dataset that was asked for in this pass is not read in place; "" if none is of a
+            known kind.
     """
 
     def __init__(self) -> None:
@@ -65,7 +68,8 @@ class InPlaceDatasets:
         self._before, self._kept, self.why_not, self.asked = self._kept, {}, "", False
 
     def find(self, dataset: Any) -> InPlaceDataset | None:
-        """The dataset as it is now, the same object while nothing of it but its transform changes; None where it is not read in place."""
+        """The dataset as it is now, the same object while nothing of it but its transform changes; None
+        where it is not read in place."""
         self.asked = True
         try:
             kept = self._found(dataset)

@@ -1,4 +1,5 @@
-"""Formats of image files that native threads decode: by their names, by their first bytes, and as the installed Pillow opens them."""
+"""Formats of image files that native threads decode: by their names, by their first bytes, and as the
+installed Pillow opens them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Format:
         suffixes: ends of its files' names, in small letters.
         plugin: "module:name" of what Pillow registers itself to open them.
         own: code of Pillow's that opens them.
-        is_pillows: returns True if native threads and the installed Pillow make the same RGB pixels of its files.
+        is_pillows: returns True if native threads and the installed Pillow make the same RGB pixels of its
+            files.
     """
 
     name: str
@@ -56,7 +58,8 @@ def suffixes() -> tuple[str, ...]:
 
 
 def is_native(start: bytes) -> bool:
-    """Returns True if bytes are the start of a file of one of them. `start`: at least START bytes, or the whole file."""
+    """Returns True if bytes are the start of a file of one of them. `start`: at least START bytes, or the
+    whole file."""
     kind = core.stored_kind(start)
     return any(each.kind == kind for each in formats())
 
@@ -66,7 +69,8 @@ START = 16
 
 
 def _same(files: Iterable[bytes], plugin: str) -> bool:
-    """Returns True if native threads make the pixels of all files that Pillow's own plugin makes, by its module and class."""
+    """Returns True if native threads make the pixels of all files that Pillow's own plugin makes, by its
+    module and class."""
     module, _, name = plugin.partition(":")
     opened = getattr(importlib.import_module(module), name)
     for data in files:

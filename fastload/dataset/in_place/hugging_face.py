@@ -1,11 +1,13 @@
-"""ArrowDataset: the table of one of Hugging Face's datasets, as native threads read its images. OnImages: an image transform in a form
-that `set_transform` takes and FastLoader can read. A Dataset is recognised by class, attributes and code; the library is not imported.
+"""ArrowDataset: the table of one of Hugging Face's datasets, as native threads read its images. OnImages: an
+image transform in a form that `set_transform` takes and FastLoader can read. A Dataset is recognised by
+class, attributes and code; the library is not imported.
 
 NOTE [ in place: which tables are recognised ]
-A Dataset is read in place only if all of its work on the table is known: class and methods are the library's, and its format is a
-transform that is exactly an OnImages of a column of images. All other columns come as Python values, as `to_pylist()` returns them: so none
-may need decoding. The library turns images as their metadata say, so that JPEGs with such metadata are left to it. The code that makes a
-sample, in the library and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced code is found ].
+A Dataset is read in place only if all of its work on the table is known: class and methods are the library's,
+and its format is a transform that is exactly an OnImages of a column of images. All other columns come as
+Python values, as `to_pylist()` returns them: so none may need decoding. The library turns images as their
+metadata say, so that JPEGs with such metadata are left to it. The code that makes a sample, in the library
+and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced code is found ].
 """
 
 from __future__ import annotations
@@ -34,13 +36,14 @@ from fastload.transforms.steps import flatten
 class OnImages:
     """Applies a transform to each image of a batch; the other columns stay as they are.
 
-    ``dataset.set_transform(OnImages(transform))`` makes samples in plain Python with any loader, as a function of the program's own would:
-    each image is converted to RGB, then transformed. FastLoader plans `transform` and has native threads read and decode the images
-    where they lie, which it cannot do with a function.
+    ``dataset.set_transform(OnImages(transform))`` makes samples in plain Python with any loader, as a
+    function of the program's own would: each image is converted to RGB, then transformed. FastLoader plans
+    `transform` and has native threads read and decode the images where they lie, which it cannot do with a
+    function.
 
     Args:
-        transform: torchvision's or fastload's, a list of them, or any callable that takes an RGB Pillow image; None: the conversion alone.
-            fastload's own run in FastLoader only.
+        transform: torchvision's or fastload's, a list of them, or any callable that takes an RGB Pillow
+            image; None: the conversion alone. fastload's own run in FastLoader only.
         column: the column of images.
         to: the name that it has in the samples; None: its own.
     """
@@ -84,8 +87,10 @@ class OnImages:
         for step in flatten(self.transform):
             if isinstance(step, Transform):
                 raise TransformError(
-                    f"OnImages: {step!r} is run by FastLoader's native threads alone, which do not read this dataset here: "
-                    "loader.explain() says why, such as files that are gone; other loaders take torchvision's steps"
+                    f"OnImages: {step!r} is run by FastLoader's native threads alone, which do not "
+                    "read this dataset here: "
+                    "loader.explain() says why, such as files that are gone; other loaders take "
+                    "torchvision's steps"
                 )
             found = step(found)
         return found
@@ -243,7 +248,8 @@ _COLUMNS = {**dict.fromkeys(_INTEGERS, np.int64), "float": np.float64, "double":
 class ArrowDataset(InPlaceDataset):
     """Samples of a table's rows, as dicts: the image, and the other columns as Python values.
 
-    Its indices are rows of the table, and `positions` the rows that the dataset has: select() and shuffle() change only those.
+    Its indices are rows of the table, and `positions` the rows that the dataset has: select() and shuffle()
+    change only those.
 
     Args:
         dataset, known: the dataset, and its parts as recognised.

@@ -18,12 +18,14 @@ from fastload.errors import ArgumentError
 
 
 class Images(ShownAsText, Dataset[Any]):
-    """Image files without labels. A sample is ``(image, index)``: the RGB Pillow image, transformed, and its place in `paths`.
+    """Image files without labels. A sample is ``(image, index)``: the RGB Pillow image, transformed, and its
+    place in `paths`.
 
     Args:
-        source: a folder, whose images are taken at any depth and sorted as ImageFolder sorts them, or a sequence of paths.
-        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of `fastload.transforms`, or a
-            list of such, is run by FastLoader alone.
+        source: a folder, whose images are taken at any depth and sorted as ImageFolder sorts them, or a
+            sequence of paths.
+        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of
+            `fastload.transforms`, or a list of such, is run by FastLoader alone.
 
     Attributes:
         paths: the files, in the order of the samples.
@@ -67,7 +69,8 @@ class Images(ShownAsText, Dataset[Any]):
         index = range(len(self.paths))[index]
         if self.transform is not None and not callable(self.transform):
             raise TypeError(
-                f"transform={self.transform!r} is run by FastLoader alone: iterate FastLoader(dataset), or give a callable, such as "
+                f"transform={self.transform!r} is run by FastLoader alone: iterate "
+                "FastLoader(dataset), or give a callable, such as "
                 "torchvision's Compose"
             )
         image = opened(self.paths[index])
@@ -87,7 +90,8 @@ _ITEM = OwnCode((Images, ("__getitem__",)), (__name__, ("opened",)))
 
 
 def recognised(dataset: Any) -> KnownDataset | None:
-    """The dataset, if it is one of `Images`; None for any other. Raises NotInPlaceError if something of its way to a sample is replaced."""
+    """The dataset, if it is one of `Images`; None for any other. Raises NotInPlaceError if something of
+    its way to a sample is replaced."""
     if not isinstance(dataset, Images):
         return None
     check_items(dataset, Images, _ITEM)

@@ -1,11 +1,13 @@
-"""Datasets of image files and labels, recognised by class, attributes and code; the library that they come from is not imported.
+"""Datasets of image files and labels, recognised by class, attributes and code; the library that they come
+from is not imported.
 
 NOTE [ in place: what is recognised ]
-A dataset is read in place only where its own `__getitem__` is known to do nothing but this: open the file of a list, convert it to RGB,
-transform it, and return it with the label of a list. So the class that defines `__getitem__` must be one of torchvision's that are listed
-here, `loader` must be torchvision's own, and nothing may act on labels. Whatever else a subclass overrides acts when the dataset is made.
-The code of what opens and returns a sample, in torchvision and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced
-code is found ]. The lists are read at every pass; a program may have shortened them.
+A dataset is read in place only where its own `__getitem__` is known to do nothing but this: open the file of
+a list, convert it to RGB, transform it, and return it with the label of a list. So the class that defines
+`__getitem__` must be one of torchvision's that are listed here, `loader` must be torchvision's own, and
+nothing may act on labels. Whatever else a subclass overrides acts when the dataset is made. The code of what
+opens and returns a sample, in torchvision and in Pillow, must be these libraries' own: see NOTE [ originals:
+how replaced code is found ]. The lists are read at every pass; a program may have shortened them.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ def recognised(dataset: Any) -> KnownDataset | None:
 
 
 def check_items(dataset: Any, owner: Any, code: OwnCode) -> None:
-    """Raises NotInPlaceError unless the samples of a dataset are made by the `__getitem__` of `owner`, whose code is as it was imported."""
+    """Raises NotInPlaceError unless the samples of a dataset are made by the `__getitem__` of `owner`,
+    whose code is as it was imported."""
     kind = type(dataset)
     if kind.__getitem__ is not owner.__getitem__:
         raise NotInPlaceError(f"{kind.__qualname__} has a __getitem__ of its own")
@@ -102,7 +105,8 @@ def _item_code(owner: type) -> OwnCode:
 
 
 def opening_replaced() -> str:
-    """Clause that names the replaced part of Pillow's own way to open a file that native threads decode; "" if none was."""
+    """Clause that names the replaced part of Pillow's own way to open a file that native threads decode;
+    "" if none was."""
     if found := next(
         filter(None, (code.replaced() for code in (_OPENING, *(each.own for each in FORMATS)))), ""
     ):
@@ -150,7 +154,8 @@ def _opener(dataset: Any, owner: str) -> Callable[[Any], Any]:
 
 @dataclass(frozen=True)
 class _OwnCode:
-    """Opens images as a dataset without a loader does: by its own `__getitem__`, of a copy whose lists hold one path, untransformed."""
+    """Opens images as a dataset without a loader does: by its own `__getitem__`, of a copy whose lists
+    hold one path, untransformed."""
 
     dataset: Any
     names: tuple[str, str]
@@ -230,6 +235,7 @@ _READERS: dict[str, Callable[[Any], _Read]] = {
     "Caltech101": _own_modes,
     "Caltech256": _own_modes,
 }
-"""Readers by the class that defines `__getitem__`; ImageFolder, ImageNet, EuroSAT and others derive from DatasetFolder."""
+"""Readers by the class that defines `__getitem__`; ImageFolder, ImageNet, EuroSAT and others derive from
+DatasetFolder."""
 _BY_TRANSFORMS = ("OxfordIIITPet", "Places365")
 """Names of the classes whose `__getitem__` calls `transforms`, and not `transform`."""

@@ -1,5 +1,5 @@
-"""ListedImages: the images of a dataset in place, as the engine has them, and the facts learnt of them. IndexCache: these facts, kept on
-disk for the next run.
+"""ListedImages: the images of a dataset in place, as the engine has them, and the facts learnt of them.
+IndexCache: these facts, kept on disk for the next run.
 
 NOTE [ index cache: the file ]
 One file for each list of paths, or of places in them, named by a hash of it, little-endian:
@@ -9,9 +9,10 @@ One file for each list of paths, or of places in them, named by a hash of it, li
   u32, u32  CRC32C of all that follows; zero
   count x   u64 stamp (csrc/store/files.h; 0: the image is not known), u32 size of its index, 0 for none
   the indexes, one after another.
-The file is replaced by rename. A writer first copies entries that another process has put there since, so that ranks add to each other's.
-Nothing depends on it: a file counts as missing if it is damaged, of another list, unreadable, a link, or another user's in a folder that
-everybody may write. An entry whose stamp differs is proved anew.
+The file is replaced by rename. A writer first copies entries that another process has put there since, so
+that ranks add to each other's. Nothing depends on it: a file counts as missing if it is damaged, of another
+list, unreadable, a link, or another user's in a folder that everybody may write. An entry whose stamp differs
+is proved anew.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.errors import ArgumentError, FastloadError
 
 _MAGIC = b"FLINDEX2"
-"""Changes where other files count as sound: those of FLINDEX1 may be such as NOTE [ jpeg: files that decoders smooth ] describes."""
+"""Changes where other files count as sound: those of FLINDEX1 may be such as NOTE [ jpeg: files that
+decoders smooth ] describes."""
 _HEADER = struct.Struct("<8sQQII")
 _ENTRY = np.dtype([("stamp", "<u8"), ("size", "<u4")])
 _NEW = ".new"
@@ -83,7 +85,8 @@ class IndexCache:
         self._saved = files.learnt()[0]
 
     def save(self, files: core.Files) -> None:
-        """Writes what is learnt by now, where that is more than what was written; a disk that refuses is told once by the log."""
+        """Writes what is learnt by now, where that is more than what was written; a disk that refuses is
+        told once by the log."""
         if files.learnt()[0] <= self._saved:
             return
         self.load(files)  # facts that other processes learnt
@@ -175,7 +178,8 @@ class Places:
 
 
 class ListedImages:
-    """The images of a dataset: made for the engine on first use; a dataset and its snapshots share them, and the facts learnt of them.
+    """The images of a dataset: made for the engine on first use; a dataset and its snapshots share them, and
+    the facts learnt of them.
 
     Args:
         paths: paths of the files.
@@ -208,9 +212,8 @@ class ListedImages:
                 )
             ]
             names = bytearray()
-            for start in range(
-                0, len(self.paths), BLOCK
-            ):  # a million short texts at once would take more memory than all else
+            # A million short texts at once would take more memory than all else.
+            for start in range(0, len(self.paths), BLOCK):
                 block = [path[len(prefix) :] + "\0" for path in self.paths[start : start + BLOCK]]
                 names += os.fsencode("".join(block))
             places = (
@@ -233,7 +236,8 @@ class ListedImages:
         return self.paths[index if self.places is None else int(self.places.numbers[index])]
 
     def longer_sides(self, most: int) -> list[int]:
-        """Longer sides of at most so many images, evenly spaced; of files that native threads do not decode, none."""
+        """Longer sides of at most so many images, evenly spaced; of files that native threads do not
+        decode, none."""
         sides = map(self._longer_side, evenly_spaced(len(self), most))
         return [side for side in sides if side is not None]
 
@@ -277,6 +281,7 @@ class ListedImages:
 
 
 def _index_room() -> int:
-    """Memory for the entropy indexes of a dataset, bytes: a 32nd of what is free. A JPEG of 100 KB has an index of about 1.4 KB."""
+    """Memory for the entropy indexes of a dataset, bytes: a 32nd of what is free. A JPEG of 100 KB has an
+    index of about 1.4 KB."""
     free = available_memory()
     return _INDEX_USUAL if free is None else min(max(free // _INDEX_SHARE, _INDEX_LEAST), _INDEX_MOST)

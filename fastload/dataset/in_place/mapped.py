@@ -1,11 +1,13 @@
 """Places of the images of an Arrow column: file and offset of each.
 
 NOTE [ mapped: from addresses to files ]
-Hugging Face's library maps its Arrow files, and a table's buffers are addresses in those mappings, whatever columns were renamed, rows
-sliced and tables joined since. /proc/self/maps tells which file is mapped where; so an address gives a file and an offset, and nothing
-depends on how the library keeps its list of files. A buffer that is in no mapping of a file lies in memory. The path of a mapping may be
-another file by now: device and inode tell. Where the system shows another device for mapped files (overlayfs, btrfs), bytes are compared.
-No mapped byte is touched before its file is known to be as long as the buffer: touching a byte that was cut off ends the process.
+Hugging Face's library maps its Arrow files, and a table's buffers are addresses in those mappings, whatever
+columns were renamed, rows sliced and tables joined since. /proc/self/maps tells which file is mapped where;
+so an address gives a file and an offset, and nothing depends on how the library keeps its list of files. A
+buffer that is in no mapping of a file lies in memory. The path of a mapping may be another file by now:
+device and inode tell. Where the system shows another device for mapped files (overlayfs, btrfs), bytes are
+compared. No mapped byte is touched before its file is known to be as long as the buffer: touching a byte that
+was cut off ends the process.
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ class MappedFiles:
         self.stamps: list[int] = []
 
     def place(self, buffer: Any) -> tuple[int, int] | None:
-        """(number of its path, offset) of an Arrow buffer, which may then be read; None where it lies in memory.
+        """(number of its path, offset) of an Arrow buffer, which may then be read; None where it lies in
+        memory.
 
         Raises:
             NotInPlaceError: its file is no longer the one that is mapped.
@@ -157,10 +160,12 @@ class _Found:
 
 
 def places_of(column: Any, mapped: MappedFiles) -> tuple[list[str], Places]:
-    """The paths of files, and the place of each image: of a column of structs of `bytes` and `path`, as a pyarrow.ChunkedArray.
+    """The paths of files, and the place of each image: of a column of structs of `bytes` and `path`, as a
+    pyarrow.ChunkedArray.
 
     Raises:
-        NotInPlaceError: an image is null, is empty, lies in memory, or has a path that is no file's of this machine; or as check().
+        NotInPlaceError: an image is null, is empty, lies in memory, or has a path that is no file's of this
+            machine; or as check().
     """
     mapped.check(column)
     found = _Found()
@@ -208,7 +213,8 @@ def _extents(
     offsets: npt.NDArray[np.uint64],
     sizes: npt.NDArray[np.uint32],
 ) -> tuple[int, int]:
-    """Fills in offsets, in the buffer of all bytes, and sizes of the images given; returns the place of that buffer."""
+    """Fills in offsets, in the buffer of all bytes, and sizes of the images given; returns the place of
+    that buffer."""
     _, ends, values = data.buffers()
     dtype = np.int64 if str(data.type).startswith("large_") else np.int32
     edges = np.frombuffer(ends, dtype, len(data) + 1, data.offset * np.dtype(dtype).itemsize).astype(np.int64)

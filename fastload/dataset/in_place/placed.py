@@ -1,4 +1,5 @@
-"""PlacedDataset: the samples of a source as native threads read them, by the places of its images in files."""
+"""PlacedDataset: the samples of a source as native threads read them, by the places of its images in
+files."""
 
 from __future__ import annotations
 
@@ -19,14 +20,16 @@ from fastload.errors import FastloadError
 _COLUMNS = {int: np.int64, float: np.float64, bool: np.bool_}
 """Types of Python's values that are kept as columns, and what torch makes of them."""
 _EMPTY = 1
-"""Bytes that are read of an image without any, which a place of none would take for a whole file: it is then no image."""
+"""Bytes that are read of an image without any, which a place of none would take for a whole file: it is
+then no image."""
 
 
 class PlacedDataset(InPlaceDataset):
     """Samples of `fastload.read`: images at their places, numbers as columns, all else read sample by sample.
 
     Raises:
-        NotInPlaceError: an image lies in no file in one piece, few of them are JPEGs, PNGs or WebPs, or a number cannot be read.
+        NotInPlaceError: an image lies in no file in one piece, few of them are JPEGs, PNGs or WebPs, or a
+            number cannot be read.
         TransformError: the transform cannot be planned.
     """
 
@@ -95,7 +98,8 @@ def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> Lis
             found = place(position)
             if found is None:
                 raise NotInPlaceError(
-                    f"{source.name(position)}: its image does not lie in one piece in a file: pack it (fastload pack)"
+                    f"{source.name(position)}: its image does not lie in one piece in a file: pack "
+                    "it (fastload pack)"
                 )
             path = os.path.abspath(found.path)
             if (number := known.get(path)) is None:

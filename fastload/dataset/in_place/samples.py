@@ -1,4 +1,5 @@
-"""Samples: a Dataset of the samples in files of other programs, such as tars, Arrow, Parquet or TFRecord files, as they lie."""
+"""Samples: a Dataset of the samples in files of other programs, such as tars, Arrow, Parquet or TFRecord
+files, as they lie."""
 
 from __future__ import annotations
 
@@ -45,13 +46,14 @@ class ReadableSource(Protocol):
 class Samples(ShownAsText, Dataset[Any]):
     """Samples of a source that stay where they are: `fastload.read` makes it.
 
-    A sample is ``(image, value)`` where there is one field of integers beside the image, such as a label, else a dict of all fields. The
-    image is the RGB Pillow image, transformed; all else has the source's values.
+    A sample is ``(image, value)`` where there is one field of integers beside the image, such as a label,
+    else a dict of all fields. The image is the RGB Pillow image, transformed; all else has the source's
+    values.
 
     Args:
         source: the source.
-        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of `fastload.transforms`, or a
-            list of such, is run by FastLoader alone.
+        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of
+            `fastload.transforms`, or a list of such, is run by FastLoader alone.
         fields: names of the fields, "image" among them; None: all.
         reopen: opens the source again, in another process; None: the source itself is pickled.
 
@@ -62,7 +64,8 @@ class Samples(ShownAsText, Dataset[Any]):
         classes: names of the labels 0, 1, ...; None: they have none.
 
     Raises:
-        ArgumentError: an unknown field, or one that lies in the image, such as boxes, with which it would have to be transformed.
+        ArgumentError: an unknown field, or one that lies in the image, such as boxes, with which it would
+            have to be transformed.
         TypeError: a sample is asked for by its index, and the transform is no callable.
     """
 
@@ -84,12 +87,14 @@ class Samples(ShownAsText, Dataset[Any]):
             field = known[name]
             if field is not None and (field.handler.follows_image or field.handler.is_image):
                 raise ArgumentError(
-                    f"{source.title}: {name!r} ({field}) goes with the image through its transform, and read() transforms images alone: "
+                    f"{source.title}: {name!r} ({field}) goes with the image through its transform, "
+                    "and read() transforms images alone: "
                     "name the others with fields=[...], or attach it (fastload attach) and open PackedDataset"
                 )
         if _IMAGE not in self.fields:
             raise ArgumentError(
-                f"fields={list(self.fields)}: {_IMAGE!r} is missing; without images there is nothing to decode"
+                f"fields={list(self.fields)}: {_IMAGE!r} is missing; without images there is nothing "
+                "to decode"
             )
         self.classes = source.classes
 
@@ -106,7 +111,8 @@ class Samples(ShownAsText, Dataset[Any]):
         index = range(len(self))[index]
         if self.transform is not None and not callable(self.transform):
             raise TypeError(
-                f"transform={self.transform!r} is run by FastLoader alone: iterate FastLoader(dataset), or give a callable, such as "
+                f"transform={self.transform!r} is run by FastLoader alone: iterate "
+                "FastLoader(dataset), or give a callable, such as "
                 "torchvision's Compose"
             )
         item = self.source.read(index)
@@ -131,7 +137,8 @@ class Samples(ShownAsText, Dataset[Any]):
 
 
 def owned(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of fields as a program may have them: arrays that are part of a file's bytes, which are read-only, are copied."""
+    """Values of fields as a program may have them: arrays that are part of a file's bytes, which are
+    read-only, are copied."""
     return {
         name: value.copy() if isinstance(value, np.ndarray) and not value.flags.writeable else value
         for name, value in values.items()
@@ -169,7 +176,8 @@ _ITEM = OwnCode((Samples, ("__getitem__", "__len__", "is_pair")), (__name__, ("o
 
 
 def recognised(dataset: Any) -> KnownSamples | None:
-    """The dataset, if it is one of `Samples`; None for any other. Raises NotInPlaceError if code on the way to a sample is replaced."""
+    """The dataset, if it is one of `Samples`; None for any other. Raises NotInPlaceError if code on the
+    way to a sample is replaced."""
     if not isinstance(dataset, Samples):
         return None
     check_items(dataset, Samples, _ITEM)

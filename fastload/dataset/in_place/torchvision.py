@@ -46,7 +46,8 @@ class FileDataset(InPlaceDataset):
         return same and all(now == kept for now, kept in zip(known.lists, self._lists, strict=True))
 
     def column_values(self, indices: Sequence[int]) -> dict[str, list[Any]]:
-        """The labels of some samples, as the dataset gives them: Python's integers, or NumPy's where its list has those."""
+        """The labels of some samples, as the dataset gives them: Python's integers, or NumPy's where its
+        list has those."""
         labels = self._arrays["label"][np.asarray(indices, np.int64)]
         return {"label": labels.tolist() if self._plain else list(labels)}
 
@@ -72,7 +73,8 @@ def _divided(known: KnownDataset) -> tuple[list[str], npt.NDArray[Any], bool]:
     count = sum(path.lower().endswith(native) for path in paths)
     if count < NATIVE * len(paths):
         raise NotInPlaceError(
-            f"{count} of its {len(paths)} files are JPEGs, PNGs or WebPs by their names: pack it (fastload pack)"
+            f"{count} of its {len(paths)} files are JPEGs, PNGs or WebPs by their names: pack it "
+            "(fastload pack)"
         )
     try:
         return paths, np.array(labels, np.int64 if kind is int else kind), kind is int

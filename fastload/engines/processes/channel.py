@@ -1,8 +1,10 @@
-"""Channel: a socket for messages between a loader and one worker process, sent as pickles with a length and file descriptors.
+"""Channel: a socket for messages between a loader and one worker process, sent as pickles with a length and
+file descriptors.
 
-A message is a header `<u32 length><u8 descriptors>` and then the body. A file descriptor is sent with the first byte of its message, so
-descriptors and messages stay in step. The parent never blocks in send, because a worker that hangs must not hang the loader. A worker does
-block; its messages are small, since large data go into a slot.
+A message is a header `<u32 length><u8 descriptors>` and then the body. A file descriptor is sent with the
+first byte of its message, so descriptors and messages stay in step. The parent never blocks in send, because
+a worker that hangs must not hang the loader. A worker does block; its messages are small, since large data go
+into a slot.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """Closes the parent's sockets in a forked child. Held open there, they would hide from the workers that the parent closed its own."""
+    """Closes the parent's sockets in a forked child. Held open there, they would hide from the workers
+    that the parent closed its own."""
     for channel in list(_live):
         channel.close()
 
@@ -39,7 +42,8 @@ class Disconnected(Exception):
 
 
 class DescriptorsLost(Disconnected):
-    """A file descriptor was lost because this process may open no more files. The messages that follow cannot be understood."""
+    """A file descriptor was lost because this process may open no more files. The messages that follow
+    cannot be understood."""
 
 
 class Channel:
@@ -82,7 +86,8 @@ class Channel:
         self._send_data(data, fds)
 
     def cork(self) -> None:
-        """Keeps messages back until uncork() sends them together: each send may wake the other process, which takes this one's CPU."""
+        """Keeps messages back until uncork() sends them together: each send may wake the other process,
+        which takes this one's CPU."""
         self._corked = bytearray()
 
     def uncork(self) -> None:
@@ -135,7 +140,8 @@ class Channel:
         return done
 
     def receive(self) -> tuple[Any, tuple[int, ...]] | None:
-        """Receives the next message and its descriptors, which the caller owns. In the parent, returns None if no message is complete yet.
+        """Receives the next message and its descriptors, which the caller owns. In the parent, returns None
+        if no message is complete yet.
 
         Raises:
             Disconnected: the other process is gone and everything that it sent was received.
@@ -158,7 +164,8 @@ class Channel:
                     self._fds.extend(received)
             if flags & socket.MSG_CTRUNC:
                 raise DescriptorsLost(
-                    "a slot's file descriptor could not be taken in: this process has as many open files as it may. Raise the limit "
+                    "a slot's file descriptor could not be taken in: this process has as many open "
+                    "files as it may. Raise the limit "
                     "(ulimit -n), or hold fewer batches at once"
                 )
             if not data:

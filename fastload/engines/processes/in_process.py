@@ -1,4 +1,5 @@
-"""InProcessIterator: the iterator for num_workers=0. It is torch's own, extended by FastLoader's resuming, seeding and on_error."""
+"""InProcessIterator: the iterator for num_workers=0. It is torch's own, extended by FastLoader's resuming,
+seeding and on_error."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from fastload.sampling.occurrences import Occurrences
 
 
 class _Seeded:
-    """A dataset that seeds the global generators for each sample. It has no __getitems__, which would make several at once."""
+    """A dataset that seeds the global generators for each sample. It has no __getitems__, which would make
+    several at once."""
 
     def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
@@ -67,7 +69,8 @@ def _traced_call(function: Callable[[Any], Any], name: str, tracer: tracing.Trac
 
 
 class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
-    """Iterator over one epoch in the calling process. Under seed_by="sample" the caller's own random state does not change."""
+    """Iterator over one epoch in the calling process. Under seed_by="sample" the caller's own random state
+    does not change."""
 
     def __init__(
         self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None
@@ -175,7 +178,8 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
             return make(index)
 
     def _told(self, make: Callable[[Any], Any], tracer: tracing.Tracer, index: Any) -> Any:
-        """Makes a batch whose stages are told to a trace that is taken; of an iterable dataset it is one stage."""
+        """Makes a batch whose stages are told to a trace that is taken; of an iterable dataset it is one
+        stage."""
         if self._iterable:
             with tracing.Span(tracer, "python"):
                 return make(index)

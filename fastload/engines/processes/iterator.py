@@ -1,4 +1,5 @@
-"""WorkerIterator: iterates any Dataset by worker processes, which get tasks and return batches in shared slots."""
+"""WorkerIterator: iterates any Dataset by worker processes, which get tasks and return batches in shared
+slots."""
 
 from __future__ import annotations
 
@@ -36,11 +37,13 @@ class WorkerIterator(LoaderIterator):
     """Iterator over one epoch, or, with persistent workers, over one epoch after another.
 
     1. It draws from the generators as torch's iterator does: base_seed, then the sampler's own.
-    2. By default worker k mod N makes batch k, and each worker makes its batches in order, so that a seeded run repeats. With
-       seed_by="sample" all workers fill the rows of the oldest batch; with in_order=False the first free worker takes the next batch.
-    3. A batch's tensors view its slot and hold its lease. See fastload._native's NOTE [ shared slots: lifetimes ].
-    4. A worker's exception is raised when its batch's turn comes, and the batches after it stay deliverable. A worker's death closes the
-       iterator; the loader starts new workers when it is iterated again.
+    2. By default worker k mod N makes batch k, and each worker makes its batches in order, so that a seeded
+       run repeats. With seed_by="sample" all workers fill the rows of the oldest batch; with in_order=False
+       the first free worker takes the next batch.
+    3. A batch's tensors view its slot and hold its lease. See fastload._native's NOTE [ shared slots:
+       lifetimes ].
+    4. A worker's exception is raised when its batch's turn comes, and the batches after it stay deliverable.
+       A worker's death closes the iterator; the loader starts new workers when it is iterated again.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class WorkerIterator(LoaderIterator):
         if not settings.prefetch_factor:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
         self._by_sample = settings.seed_by == "sample"
-        # Each worker's copy of a stateful dataset counts the batches that it makes itself, so workers must not share batches.
+        # Each worker's copy of a stateful dataset counts the batches that it makes itself, so workers must
+        # not share batches.
         self._follows = settings.iterable or is_stateful(self._dataset)
         self._shared = not self._follows and (self._by_sample or not self._in_order)
         self._rowwise = self._shared and self._by_sample and settings.by_default_collate
@@ -94,7 +98,8 @@ class WorkerIterator(LoaderIterator):
             self._fill()
 
     def _use(self, plan: ExecutionPlan) -> None:
-        """Sets the epoch's transfer. Batches are moved ahead only to CUDA, where the work is queued; elsewhere the loop would wait."""
+        """Sets the epoch's transfer. Batches are moved ahead only to CUDA, where the work is queued;
+        elsewhere the loop would wait."""
         self._transfer = Transfer(plan.transfer) if plan.transfers else None
         if self._transfer is not None:
             self._transfer.begin()
@@ -183,12 +188,14 @@ class WorkerIterator(LoaderIterator):
         return self._slots_for == (plan.host_memory, plan.transfer.device)
 
     # NOTE [ worker batches: interrupted updates ]
-    # A signal handler (Ctrl-C, an alarm) may raise an exception between any two lines, for instance after a message was received and
-    # before it was recorded; the batch that it announced would then be awaited for ever. So `_inconsistent` is set while the state of
-    # tasks is being updated, and cleared afterwards. After an interrupted update it stays set, and next() raises ClosedError.
+    # A signal handler (Ctrl-C, an alarm) may raise an exception between any two lines, for instance after a
+    # message was received and before it was recorded; the batch that it announced would then be awaited for
+    # ever. So `_inconsistent` is set while the state of tasks is being updated, and cleared afterwards. After
+    # an interrupted update it stays set, and next() raises ClosedError.
 
     def begin_epoch(self, plan: ExecutionPlan, progress: Progress, length_called: int | None) -> None:
-        """Begins the next epoch of persistent workers. Batches in flight of the epoch before are awaited, as torch does, and dropped."""
+        """Begins the next epoch of persistent workers. Batches in flight of the epoch before are awaited,
+        as torch does, and dropped."""
         dataset, self._draws = plan.python_dataset(progress.epoch)
         arguments = IteratorArguments.of(plan, dataset, length_called)
         self._inconsistent = True
@@ -249,7 +256,8 @@ class WorkerIterator(LoaderIterator):
     def _next_data(self) -> Any:
         if self._pid != os.getpid():
             raise ClosedError(
-                f"this iterator's workers belong to process {self._pid}: iterate the loader anew in this process"
+                f"this iterator's workers belong to process {self._pid}: iterate the loader anew in "
+                "this process"
             )
         if self._inconsistent:
             self.close()
@@ -304,7 +312,8 @@ class WorkerIterator(LoaderIterator):
         return None
 
     def _finish(self, task: Task) -> None:
-        """Builds the batch of a ready task, and moves it. An error is kept, and raised at the batch's turn."""
+        """Builds the batch of a ready task, and moves it. An error is kept, and raised at the batch's
+        turn."""
         made, task.made = task.made, None
         assert made is not None
         self._inconsistent = False
@@ -331,9 +340,8 @@ class WorkerIterator(LoaderIterator):
 
     def _key(self, task: Task) -> BatchKey:
         if self._dataset_kind != _DatasetKind.Map:
-            return BatchKey(
-                *self._seeds, next(self._finished), None
-            )  # not task.at: tasks given to an exhausted worker have numbers too
+            # Not task.at: tasks given to an exhausted worker have numbers too.
+            return BatchKey(*self._seeds, next(self._finished), None)
         indices, occurrences = task.index, task.occurrences
         if task.lost is not None:
             occurrences = task.lost.occurring(occurrences, len(indices) if self._auto_collation else 1)
@@ -355,7 +363,8 @@ class WorkerIterator(LoaderIterator):
                 return
 
     def _hear(self) -> bool:
-        """Handles one message if there is one. Returns False if there is none, or if the workers failed; that error is raised later."""
+        """Handles one message if there is one. Returns False if there is none, or if the workers failed;
+        that error is raised later."""
         try:
             received = self._scheduler.pool.receive(list(range(self._num_workers)), 0.0)
         except BaseException as error:
@@ -424,7 +433,8 @@ class WorkerIterator(LoaderIterator):
             else f"worker {task.worker} (pid {self._scheduler.pool.workers[task.worker].pid})"
         )
         return (
-            f"DataLoader timed out after {self._timeout} seconds: {who} has not finished the batch of indices "
+            f"DataLoader timed out after {self._timeout} seconds: {who} has not finished the batch "
+            "of indices "
             f"{_shown(task.index)}. Raise timeout=, or look at what the dataset does there"
         )
 

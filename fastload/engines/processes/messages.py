@@ -1,6 +1,8 @@
-"""Messages between a loader's process and its workers, each dispatched by its type; Job: the parameters that workers are started with.
+"""Messages between a loader's process and its workers, each dispatched by its type; Job: the parameters that
+workers are started with.
 
-A message is pickled and sent over the worker's channel, together with the file descriptor that belongs to it, if any.
+A message is pickled and sent over the worker's channel, together with the file descriptor that belongs to it,
+if any.
 """
 
 from __future__ import annotations
@@ -37,8 +39,10 @@ class Job:
         parent: PID of the process that they work for.
         replicas: for a resumed pass, the state of each worker's copy of the dataset; else empty.
         batch_size: samples in a batch of an iterable dataset.
-        snapshot_every: a worker sends the state of an iterable dataset after each so many of its batches; 0: only at the end.
-        set_draws: for packed data and mixtures, the seed and epoch from which a new epoch's samples and random transforms follow.
+        snapshot_every: a worker sends the state of an iterable dataset after each so many of its batches; 0:
+            only at the end.
+        set_draws: for packed data and mixtures, the seed and epoch from which a new epoch's samples and
+            random transforms follow.
         policy: treatment of samples that fail in the first epoch.
         lazy: exactness of the images that Pillow opens as lazy ones; None: it is left alone.
         traced: True if workers record their stages from the start, for a trace.

@@ -1,11 +1,13 @@
-"""Normalizing: torchvision's `normalize` of float images in one pass over them, in worker processes. Its own code makes three.
+"""Normalizing: torchvision's `normalize` of float images in one pass over them, in worker processes. Its own
+code makes three.
 
 NOTE [ normalizing: torch's bits in one pass ]
-torchvision copies the tensor, and subtracts the mean and divides by the standard deviation in place. Where these three are elementwise
-operations on float32 of the CPU, one pass that rounds after each gives the same bits. Everything else, and every error, is left to
-torchvision's function: other types and subclasses, other layouts, tensors that need a gradient, numbers that are tensors or that round to
-zero, modes that watch torch's operators. The function is exchanged only where it is still torchvision's own, and what a program puts into
-its place, or into one of those that it calls, runs.
+torchvision copies the tensor, and subtracts the mean and divides by the standard deviation in place. Where
+these three are elementwise operations on float32 of the CPU, one pass that rounds after each gives the same
+bits. Everything else, and every error, is left to torchvision's function: other types and subclasses, other
+layouts, tensors that need a gradient, numbers that are tensors or that round to zero, modes that watch
+torch's operators. The function is exchanged only where it is still torchvision's own, and what a program puts
+into its place, or into one of those that it calls, runs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Pool: the worker processes of an iterator, as the parent starts them, exchanges messages with them and ends them.
+"""Pool: the worker processes of an iterator, as the parent starts them, exchanges messages with them and ends
+them.
 
 NOTE [ processes: ends of life ]
-A worker ends when it receives Stop, when its channel is closed, or when the parent's process is gone; a thread of its own, which needs no
-interpreter lock, watches for that. The parent notices a worker's end by its pidfd. So it needs no handler for SIGCHLD, and no child of a
-worker that inherited its sockets can hide the end. close() sends Stop, waits GRACE, sends SIGTERM, waits again, and sends SIGKILL. It is
-called when the iterator ends or is collected, when the interpreter exits, and after an error.
+A worker ends when it receives Stop, when its channel is closed, or when the parent's process is gone; a
+thread of its own, which needs no interpreter lock, watches for that. The parent notices a worker's end by its
+pidfd. So it needs no handler for SIGCHLD, and no child of a worker that inherited its sockets can hide the
+end. close() sends Stop, waits GRACE, sends SIGTERM, waits again, and sends SIGKILL. It is called when the
+iterator ends or is collected, when the interpreter exits, and after an error.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _NAME = "fastload-worker-"
 
 
 class Travel:
-    """Wrapper that pickles an object for a spawned process with cloudpickle, so that it may contain lambdas and classes of a notebook."""
+    """Wrapper that pickles an object for a spawned process with cloudpickle, so that it may contain
+    lambdas and classes of a notebook."""
 
     def __init__(self, content: Any) -> None:
         self.content = content
@@ -62,8 +65,9 @@ def _unpacked(pickled: bytes) -> Travel:
 
 
 # NOTE [ processes: signals ]
-# Signals that the parent handles in Python are for the parent alone: workers do nothing on SIGINT and ignore the others. Until a starting
-# worker has set that up, these signals are blocked in it, so that one that arrives meanwhile neither ends it nor prints a traceback.
+# Signals that the parent handles in Python are for the parent alone: workers do nothing on SIGINT and ignore
+# the others. Until a starting worker has set that up, these signals are blocked in it, so that one that
+# arrives meanwhile neither ends it nor prints a traceback.
 _PARENTS_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
@@ -90,7 +94,8 @@ def _signals_later(method: str) -> Iterator[None]:
 
 
 def _disown() -> None:
-    """Removes the parent's workers from a forked child's list of children: else multiprocessing would end them when that child exits."""
+    """Removes the parent's workers from a forked child's list of children: else multiprocessing would end
+    them when that child exits."""
     children: set[Any] = getattr(multiprocessing.process, "_children", set())
     for process in [p for p in children if p.name.startswith(_NAME)]:
         children.discard(process)
@@ -127,14 +132,18 @@ _LIMITS = {errno.EMFILE: "open files (ulimit -n)", errno.EAGAIN: "processes (uli
 
 def _not_started(error: OSError, number: int, workers: int) -> str:
     limit = f", or raise the limit on {_LIMITS[error.errno]}" if error.errno in _LIMITS else ""
-    return f"num_workers={workers}: after {number} worker processes no other could be started ({error.strerror}): use fewer{limit}"
+    return (
+        f"num_workers={workers}: after {number} worker processes no other could be started "
+        f"({error.strerror}): use fewer{limit}"
+    )
 
 
 class Pool:
     """The worker processes of one iterator.
 
     1. The process that uses a pool also creates it; in a forked child, close() does nothing.
-    2. Every wait ends: with a message, the end of a worker, the timeout, or an exception from a signal handler.
+    2. Every wait ends: with a message, the end of a worker, the timeout, or an exception from a signal
+       handler.
     """
 
     def __init__(
@@ -271,7 +280,8 @@ class Pool:
         held = tuple(self._holds(worker.number))
         hints = self._hints(code)
         return WorkerError(
-            f"{_in_torchs_words(worker.pid, code)}: worker {worker.number} {_cause(code)}{_held(held)}.{hints}",
+            f"{_in_torchs_words(worker.pid, code)}: worker {worker.number} "
+            f"{_cause(code)}{_held(held)}.{hints}",
             worker=worker.number,
             pid=worker.pid,
             exitcode=code,
@@ -286,12 +296,19 @@ class Pool:
                 if killed > 0
                 else "often it is the kernel"
             )
-            return f" When nobody sent that signal, memory ran out ({known}): lower num_workers, prefetch_factor or what the dataset keeps."
+            return (
+                f" When nobody sent that signal, memory ran out ({known}): lower num_workers, "
+                "prefetch_factor or what the dataset keeps."
+            )
         if code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT, -signal.SIGFPE, -signal.SIGILL):
-            return " A library crashed in the dataset's code: num_workers=0, or PYTHONFAULTHANDLER=1, shows where."
+            return (
+                " A library crashed in the dataset's code: num_workers=0, or PYTHONFAULTHANDLER=1, shows "
+                "where."
+            )
         if self.method != "fork" and not self._heard:
             return (
-                f' It ended while it started. Under "{self.method}" it imports the main script: what starts work there belongs '
+                f' It ended while it started. Under "{self.method}" it imports the main script: what '
+                "starts work there belongs "
                 'under `if __name__ == "__main__":`.'
             )
         return ""
@@ -346,7 +363,8 @@ def _close(workers: list[WorkerProcess], pid: int) -> None:
 
 
 def warm_forkserver(context: Any) -> None:
-    """Makes the fork server import the workers' modules once, unless it is running already or the user chose what it preloads."""
+    """Makes the fork server import the workers' modules once, unless it is running already or the user
+    chose what it preloads."""
     from multiprocessing import forkserver
 
     if getattr(forkserver._forkserver, "_preload_modules", None) == ["__main__"]:
@@ -354,7 +372,8 @@ def warm_forkserver(context: Any) -> None:
 
 
 def refuse_daemon(context: Any) -> None:
-    """Raises if Python lets this process start no other, because it is daemonic or is itself still being spawned.
+    """Raises if Python lets this process start no other, because it is daemonic or is itself still being
+    spawned.
 
     Raises:
         ResourceError: the process is one of these; the message says what to do.
@@ -362,13 +381,16 @@ def refuse_daemon(context: Any) -> None:
     current = multiprocessing.process.current_process()
     if getattr(current, "_inheriting", False):
         raise ResourceError(
-            f'workers by "{context.get_start_method()}" were asked for while this process, itself a worker, still imports the main script: '
+            f'workers by "{context.get_start_method()}" were asked for while this process, itself a '
+            "worker, still imports the main script: "
             'put what starts work in that script under `if __name__ == "__main__":`'
         )
     if current.daemon:
         raise ResourceError(
-            f"num_workers > 0 needs processes, and {current.name!r} is daemonic: Python lets it have no children. Use num_workers=0, start "
-            "this process with daemon=False, or pack the dataset (fastload pack): packed data is read by threads, which always work"
+            f"num_workers > 0 needs processes, and {current.name!r} is daemonic: Python lets it have "
+            "no children. Use num_workers=0, start "
+            "this process with daemon=False, or pack the dataset (fastload pack): packed data is "
+            "read by threads, which always work"
         )
 
 

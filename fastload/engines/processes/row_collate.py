@@ -1,10 +1,13 @@
-"""Row-wise collation: each leaf of a sample is written into its row of a batch, so that several workers can fill one batch.
+"""Row-wise collation: each leaf of a sample is written into its row of a batch, so that several workers can
+fill one batch.
 
-It covers what default_collate turns into tensors and lists: dicts, lists, tuples and named tuples of tensors, arrays, numbers and strings.
-Where a sample is of another kind, or unlike the first, one worker collates the whole batch by default_collate itself, errors included.
+It covers what default_collate turns into tensors and lists: dicts, lists, tuples and named tuples of tensors,
+arrays, numbers and strings. Where a sample is of another kind, or unlike the first, one worker collates the
+whole batch by default_collate itself, errors included.
 
-It does not use the walks of `fastload.batch.containers`, because it follows a layout: a leaf may also be an array, a number or a string,
-the type of a container must be exactly that of the first sample, and a sequence becomes what default_collate makes of it.
+It does not use the walks of `fastload.batch.containers`, because it follows a layout: a leaf may also be an
+array, a number or a string, the type of a container must be exactly that of the first sample, and a sequence
+becomes what default_collate makes of it.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ _NUMBERS: dict[type, torch.dtype] = {int: torch.int64, float: torch.float64, boo
 
 @dataclass(frozen=True)
 class Leaf:
-    """One tensor of the batch, or one list of strings (code -1). `kind` is the type of the sample's value; `shape` is that of one row."""
+    """One tensor of the batch, or one list of strings (code -1). `kind` is the type of the sample's value;
+    `shape` is that of one row."""
 
     kind: type
     code: int
@@ -154,9 +158,8 @@ def _flatten(value: Any, template: Any, out: list[Any]) -> bool:
     if type(value) is not kind:
         return False
     if kind is dict:
-        same = tuple(value) == keys and all(
-            type(a) is type(b) for a, b in zip(value, keys, strict=True)
-        )  # 1 == True == 1.0
+        # 1 == True == 1.0.
+        same = tuple(value) == keys and all(type(a) is type(b) for a, b in zip(value, keys, strict=True))
         return same and all(
             _flatten(value[key], child, out) for key, child in zip(keys, children, strict=True)
         )
@@ -182,7 +185,8 @@ class RowWriter:
             self._views.append(flat if leaf.kind is torch.Tensor else flat.numpy())
 
     def write(self, row: int, values: list[Any]) -> list[Any]:
-        """Writes a sample's leaves into their row, and returns those that are strings. Raises OverflowError for an int beyond 64 bits."""
+        """Writes a sample's leaves into their row, and returns those that are strings. Raises
+        OverflowError for an int beyond 64 bits."""
         strings = []
         for value, view in zip(values, self._views, strict=True):
             if view is None:
@@ -200,7 +204,8 @@ def batch_of(layout: SampleLayout, rows: int, strings: list[list[Any]], keep: li
     Args:
         rows: number of rows in the slot.
         strings: the strings of the rows that were made, in order.
-        keep: the rows that were made, if not all were: the batch is then a copy of these. None: all rows, as views of the slot.
+        keep: the rows that were made, if not all were: the batch is then a copy of these. None: all rows, as
+            views of the slot.
     """
     offsets = layout.offsets(rows)
     lists = iter(range(len(layout.leaves)))
@@ -214,9 +219,8 @@ def batch_of(layout: SampleLayout, rows: int, strings: list[list[Any]], keep: li
             whole = rebuild_tensor(offsets[template], leaf.code, (rows, *leaf.shape), None)
             return whole if keep is None else whole[keep]
         kind, keys, children = template
-        built = [
-            build(child, list if kind is dict else tuple) for child in children
-        ]  # default_collate transposes sequences by zip
+        # default_collate transposes sequences by zip.
+        built = [build(child, list if kind is dict else tuple) for child in children]
         if kind is dict:
             return dict(zip(keys, built, strict=True))
         return kind(*built) if hasattr(kind, "_fields") else built

@@ -1,5 +1,6 @@
-"""TaskScheduler: sends the batches of one iterator to its workers as tasks, and handles the workers' messages. It keeps the shared slots:
-the workers that have mapped each, and those slots that may be filled again.
+"""TaskScheduler: sends the batches of one iterator to its workers as tasks, and handles the workers'
+messages. It keeps the shared slots: the workers that have mapped each, and those slots that may be filled
+again.
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ class Slot:
 class Slots:
     """The slots of one set of workers.
 
-    1. take() returns a slot only if no batch is in flight in it and no tensor views it: see NOTE [ shared slots: lifetimes ].
+    1. take() returns a slot only if no batch is in flight in it and no tensor views it: see NOTE [ shared
+       slots: lifetimes ].
     2. `prepare` is called once with the memory of each slot, which it may pin.
-    3. A slot is added when none is free. Free slots beyond `keep` are unmapped; `dropped` lists them for the workers.
+    3. A slot is added when none is free. Free slots beyond `keep` are unmapped; `dropped` lists them for the
+       workers.
     """
 
     def __init__(self, keep: int, prepare: Callable[[core.SharedSlot], object] | None = None) -> None:
@@ -75,7 +78,8 @@ class Slots:
         return slot
 
     def take(self, least: int, worker: int | None = None, most: int | None = None) -> Slot | None:
-        """Returns a free slot, now busy, of `least` to `most` bytes, and mapped by `worker` if given; None if there is none.
+        """Returns a free slot, now busy, of `least` to `most` bytes, and mapped by `worker` if given; None if
+        there is none.
 
         Free slots of other sizes are dropped.
         """
@@ -166,7 +170,8 @@ class WorkerCounts:
     images: LazyCounts = field(default_factory=LazyCounts)
 
     def add(self, body: int, needed: int, report: messages.WorkerReport) -> None:
-        """Adds a worker's report of one batch, or of its part of one: `body` bytes of pickle, `needed` bytes of its slot."""
+        """Adds a worker's report of one batch, or of its part of one: `body` bytes of pickle, `needed`
+        bytes of its slot."""
         python, collate, slowest, key, by_value, images, _ = report
         if images is not None:
             self.images.add(images)
@@ -184,7 +189,8 @@ class WorkerCounts:
 
 @dataclass
 class LoaderCounters:
-    """Counters over all epochs of a loader: samples that on_error replaced or skipped, and the work of its worker processes."""
+    """Counters over all epochs of a loader: samples that on_error replaced or skipped, and the work of its
+    worker processes."""
 
     losses: LossCounts = field(default_factory=LossCounts)
     workers: WorkerCounts = field(default_factory=WorkerCounts)
@@ -220,9 +226,12 @@ class Schedule:
 class TaskScheduler:
     """The workers of one iterator, their slots, and the tasks in flight.
 
-    1. dispatch() sends a task out; take_in() handles a message, which may set some task's `made`; forget() ends a task.
-    2. `ended` is called with the tasks that a worker will not make, because its copy of an iterable dataset is exhausted.
-    3. `begun` holds, by worker, the state of its dataset when another epoch began; `ends` the state when the dataset was exhausted.
+    1. dispatch() sends a task out; take_in() handles a message, which may set some task's `made`; forget()
+       ends a task.
+    2. `ended` is called with the tasks that a worker will not make, because its copy of an iterable dataset
+       is exhausted.
+    3. `begun` holds, by worker, the state of its dataset when another epoch began; `ends` the state when the
+       dataset was exhausted.
     """
 
     def __init__(
@@ -280,7 +289,8 @@ class TaskScheduler:
             _HANDLERS[type(message)](self, message, task)
 
     def close(self) -> None:
-        """Ends the workers, in the process that started them, and drops all tasks; idempotent. Delivered batches stay valid."""
+        """Ends the workers, in the process that started them, and drops all tasks; idempotent. Delivered
+        batches stay valid."""
         self.pool.close()
         self.tasks.clear()
         self.slots.all.clear()
@@ -316,14 +326,16 @@ class TaskScheduler:
         )
 
     def _usual(self) -> int:
-        """Bytes of a slot that all but the largest tenth of recent batches fit into, rounded up so that it is steady."""
+        """Bytes of a slot that all but the largest tenth of recent batches fit into, rounded up so that it
+        is steady."""
         sizes = sorted(self.sizes)
         size = sizes[len(sizes) - 1 - len(sizes) // 10]
         step = 1 << max(12, size.bit_length() - 4)
         return -(-size // step) * step
 
     def _next_active(self) -> int:
-        """The worker for the next task: in order, the next in turn that is not exhausted; else the one with the fewest tasks."""
+        """The worker for the next task: in order, the next in turn that is not exhausted; else the one
+        with the fewest tasks."""
         if not self._schedule.in_order:
             busy = Counter(task.worker for task in self.tasks.values() if task.made is None)
             return min((n for n in range(self._workers) if self.active[n]), key=lambda n: busy[n])
@@ -483,7 +495,8 @@ _HANDLERS: dict[type, Callable[[TaskScheduler, Any, Task | None], None]] = {
     messages.LayoutFound: TaskScheduler._layout_found,
     messages.RowsDone: TaskScheduler._rows_done,
 }
-"""Handlers by type of message. They are no bound methods kept in the scheduler, whose last reference must end the workers at once."""
+"""Handlers by type of message. They are no bound methods kept in the scheduler, whose last reference must
+end the workers at once."""
 
 
 def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> Any:

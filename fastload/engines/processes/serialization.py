@@ -1,8 +1,9 @@
-"""Serialization of a batch into a slot, which holds its tensors and arrays, and an envelope, a small pickle of everything else.
+"""Serialization of a batch into a slot, which holds its tensors and arrays, and an envelope, a small pickle
+of everything else.
 
-Any structure that pickle can handle works. The pickle holds a tensor's place in the slot. torchvision's tv_tensors are such tensors with
-attributes. Tensors that are more than dense numbers (sparse, quantized, with a gradient, other subclasses) are pickled by value, and
-counted.
+Any structure that pickle can handle works. The pickle holds a tensor's place in the slot. torchvision's
+tv_tensors are such tensors with attributes. Tensors that are more than dense numbers (sparse, quantized, with
+a gradient, other subclasses) are pickled by value, and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ ALIGN = 64
 ARRAY_LEAST = 1024
 """Bytes from which a NumPy array goes into the slot; smaller ones are pickled as quickly."""
 INLINE_MOST = 1 << 13
-"""Bytes up to which an envelope is sent as a message. A larger one is put into the slot, so that a worker never waits for a reader."""
+"""Bytes up to which an envelope is sent as a message. A larger one is put into the slot, so that a worker
+never waits for a reader."""
 
 DTYPES: tuple[torch.dtype, ...] = (
     torch.uint8,
@@ -68,7 +70,8 @@ def aligned(size: int) -> int:
 class Arena:
     """Bump allocator for the tensors of one batch in a slot.
 
-    Without room `needed` still grows, so that after packing it is the size of a slot that the batch fits into.
+    Without room `needed` still grows, so that after packing it is the size of a slot that the batch fits
+    into.
     """
 
     def __init__(self, slot: core.SharedSlot | None) -> None:
@@ -106,8 +109,8 @@ class Arena:
 
 
 class _Reducers(ChainMap[type, Callable[[Any], Any]]):
-    """A pickler's table of reducers by type, with one for torchvision's tv_tensors, which are recognised without importing them, and for
-    subclasses of theirs that pickle as they do."""
+    """A pickler's table of reducers by type, with one for torchvision's tv_tensors, which are recognised
+    without importing them, and for subclasses of theirs that pickle as they do."""
 
     def __init__(self, of_tv_tensors: Callable[[Any], Any], *maps: Any) -> None:
         super().__init__(*maps)
@@ -129,16 +132,14 @@ class BatchPickler:
         self.by_value = 0
 
     def pack(self, batch: Any, arena: Arena) -> bytes:
-        """Puts the batch's tensors into the arena and pickles the rest. If the arena overflowed, the envelope is invalid: pack again."""
+        """Puts the batch's tensors into the arena and pickles the rest. If the arena overflowed, the
+        envelope is invalid: pack again."""
         self.arena = arena
         begun = arena.needed
         try:
             return self._dump(pickle.Pickler, copyreg.dispatch_table, batch)
-        except (
-            pickle.PicklingError,
-            AttributeError,
-            TypeError,
-        ):  # a local class or a lambda: cloudpickle can
+        except (pickle.PicklingError, AttributeError, TypeError):
+            # A local class or a lambda: cloudpickle can.
             arena.needed = begun
             import cloudpickle
 
@@ -188,7 +189,8 @@ class BatchPickler:
         return rebuild_tensor, (self._place(tensor), code, shape, order)
 
     def _place(self, tensor: torch.Tensor) -> int:
-        """The offset of a contiguous tensor, which is copied into the slot unless it is there already; -1 if empty, or without room."""
+        """The offset of a contiguous tensor, which is copied into the slot unless it is there already; -1
+        if empty, or without room."""
         size = tensor.numel() * tensor.element_size()
         if not size:
             return -1
@@ -232,7 +234,8 @@ _opening = _Opening()
 
 @contextlib.contextmanager
 def opened(slot: core.SharedSlot | None) -> Iterator[None]:
-    """Context in which rebuilt tensors view the slot and share one lease of it. Without such tensors no lease is taken."""
+    """Context in which rebuilt tensors view the slot and share one lease of it. Without such tensors no
+    lease is taken."""
     _opening.slot = slot
     try:
         yield

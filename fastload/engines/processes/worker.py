@@ -1,7 +1,7 @@
 """Worker: the main loop of a worker process, which receives tasks, makes batches and puts them into slots.
 
-It makes a batch as torch's worker does, with the same fetching, collating, seeds and exceptions. Only the way back to the parent differs.
-Limits of malloc decide how much freed memory a worker keeps for its next batch.
+It makes a batch as torch's worker does, with the same fetching, collating, seeds and exceptions. Only the way
+back to the parent differs. Limits of malloc decide how much freed memory a worker keeps for its next batch.
 """
 
 from __future__ import annotations
@@ -50,13 +50,14 @@ from fastload.health import tracing
 from fastload.lazy import counts, opening
 
 # NOTE [ heap: memory kept between batches ]
-# A worker allocates a batch of samples, copies them into a slot and frees them, and then does the same again. glibc's malloc gives free
-# memory at the top of its heap back to the kernel from 128 KiB on (M_TRIM_THRESHOLD, which grows with the largest freed mapping, to 64 MiB
-# at most), and the next batch faults every page in again: for float tensors of 600 KB, 125 page faults and 0.2 ms a sample, half of a
-# worker's time. Whether this happens depends on whether some small object lies above the samples: the rate was 2,700 or 5,000 samples per
-# second, from one run to the next. So workers keep up to KEPT bytes at the top of the heap, and take blocks under 32 MiB, glibc's own
-# limit, from the heap and not from mappings of their own. A worker's memory stays at the peak that it reaches in every batch anyway, and
-# does not grow beyond it.
+# A worker allocates a batch of samples, copies them into a slot and frees them, and then does the same again.
+# glibc's malloc gives free memory at the top of its heap back to the kernel from 128 KiB on
+# (M_TRIM_THRESHOLD, which grows with the largest freed mapping, to 64 MiB at most), and the next batch faults
+# every page in again: for float tensors of 600 KB, 125 page faults and 0.2 ms a sample, half of a worker's
+# time. Whether this happens depends on whether some small object lies above the samples: the rate was 2,700
+# or 5,000 samples per second, from one run to the next. So workers keep up to KEPT bytes at the top of the
+# heap, and take blocks under 32 MiB, glibc's own limit, from the heap and not from mappings of their own. A
+# worker's memory stays at the peak that it reaches in every batch anyway, and does not grow beyond it.
 # Source: mallopt(3), glibc's manual, "Malloc Tunable Parameters".
 KEPT = 256 * 2**20
 _LARGEST = 32 * 2**20
@@ -67,12 +68,11 @@ _STACKING = OwnCode(("torch.utils.data._utils.collate", ("collate_tensor_fn",)))
 def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
     """Runs a worker process from its start to its end. `control` is the file descriptor of the tickets.
 
-    Objects inherited by fork belong to the parent. They are frozen, so that garbage collection here neither finalizes them (with sockets,
-    locks and threads that both processes know) nor writes to their pages.
+    Objects inherited by fork belong to the parent. They are frozen, so that garbage collection here neither
+    finalizes them (with sockets, locks and threads that both processes know) nor writes to their pages.
     """
-    torch._C._dynamo.eval_frame.set_eval_frame(
-        None
-    )  # if forked from within a compiled function, no frame here is to be compiled
+    # If forked from within a compiled function, no frame here is to be compiled.
+    torch._C._dynamo.eval_frame.set_eval_frame(None)
     gc.freeze()
     core.watch_process(job.parent)
     channel = Channel(sock, parent=False)
@@ -87,14 +87,14 @@ def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
 
 
 def set_signals(handled: tuple[int, ...]) -> None:
-    """Ignores Ctrl-C and the other signals that the parent handles; on SIGTERM the worker exits and runs `finally` blocks.
+    """Ignores Ctrl-C and the other signals that the parent handles; on SIGTERM the worker exits and runs
+    `finally` blocks.
 
     Source: NOTE [ processes: signals ].
     """
     signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]
-    signal.signal(
-        signal.SIGINT, lambda number, frame: None
-    )  # not SIG_IGN, which programs started from here would inherit
+    # Not SIG_IGN, which programs started from here would inherit.
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     for number in handled:
         signal.signal(number, signal.SIG_IGN)
@@ -144,7 +144,8 @@ class Worker:
         if self._plain_stack is torch_collate.collate_tensor_fn:
             torch_collate.default_collate_fn_map[torch.Tensor] = stacking = self._stack
             stand_in(stacking, self._plain_stack)
-        self._in_place = False  # True only while the batch itself is collated: a dataset may keep what it collates for itself
+        # True only while the batch itself is collated: a dataset may keep what it collates for itself
+        self._in_place = False
         if job.lazy is not None:
             opening.install(job.lazy)
             normalizing.install()
@@ -160,7 +161,8 @@ class Worker:
         """Makes the first fetcher, at the position of this worker's copy of the dataset."""
         past = self._job.replicas[self._number] if self._job.replicas else DatasetState()
         self._batches = past.batches  # made in this pass
-        # The loaded state may leave the dataset at its own end: if it then yields nothing, it is iterated once more.
+        # The loaded state may leave the dataset at its own end: if it then yields nothing, it is iterated
+        # once more.
         self._rewind = past.state is not None and (past.ended or not past.batches)
         load_at_start(past, self._dataset, self._make_fetcher)
         fetcher_at(past, self._job.batch_size, self._dataset, self._make_fetcher)
@@ -207,7 +209,8 @@ class Worker:
         self._tracing.trace(message.on)
 
     def _begin_epoch(self, message: messages.BeginEpoch) -> None:
-        """Begins another epoch of a persistent worker: the dataset is iterated again, and the random state goes on."""
+        """Begins another epoch of a persistent worker: the dataset is iterated again, and the random state
+        goes on."""
         self._ended, self._batches = False, 0
         if not self._started:
             self._send(messages.EpochBegun(self._number, None))
@@ -257,7 +260,8 @@ class Worker:
             self._arena = Arena(None)
 
     def _failure(self, batch: int, error: Exception) -> messages.DatasetEnded | messages.BatchFailed:
-        """The answer to a task whose batch was not made: the dataset's end, or the error. The dataset's state may fail as well."""
+        """The answer to a task whose batch was not made: the dataset's end, or the error. The dataset's
+        state may fail as well."""
         failed = self._wrapped()
         try:
             if isinstance(error, StopIteration) and self._job.kind == _DatasetKind.Iterable:
@@ -350,7 +354,8 @@ class Worker:
             self._seconds[1] += time.perf_counter() - begun
 
     def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
-        """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates, it may keep: that gets other memory."""
+        """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates, it may
+        keep: that gets other memory."""
         first = batch[0]
         plain = (
             type(first) is torch.Tensor
@@ -374,9 +379,8 @@ class Worker:
         began_ns = 0 if tracer is None else core.clock_ns()
         fds: tuple[int, ...] = ()
         envelope = self._pack(made)
-        while (
-            self._arena.overflowed
-        ):  # again, if the second packing takes more: views of one tensor, longer offsets
+        # Again, if the second packing takes more: views of one tensor, longer offsets.
+        while self._arena.overflowed:
             if fds and slot is not None:
                 del self._slots[slot]
             fresh = core.SharedSlot(max(hint, self._arena.needed))
@@ -404,7 +408,8 @@ class Worker:
         return envelope
 
     def _number_slot(self, fresh: core.SharedSlot) -> int:
-        """Numbers a new slot. No other process uses the number: its remainder tells which process made the slot."""
+        """Numbers a new slot. No other process uses the number: its remainder tells which process made the
+        slot."""
         self._made += 1
         number = self._made * (self._job.workers + 1) + self._number
         self._slots[number] = fresh
@@ -444,7 +449,8 @@ class Worker:
         )
 
     def _row(self, writer: rows.RowWriter, row: int, index: Any, occurrence: int) -> list[Any] | None:
-        """Makes one sample and writes it into its row. Returns its strings, or None if its layout differs from the others'."""
+        """Makes one sample and writes it into its row. Returns its strings, or None if its layout differs
+        from the others'."""
         sample = self._policy.make(self._dataset, self._sample, index, row, self._lost, occurrence)
         if sample is NOTHING:
             return []
@@ -467,11 +473,8 @@ class Worker:
     def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
         try:
             body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        except (
-            pickle.PicklingError,
-            AttributeError,
-            TypeError,
-        ):  # for instance an exception of a local class
+        except (pickle.PicklingError, AttributeError, TypeError):
+            # For instance an exception of a local class.
             import cloudpickle
 
             body = cloudpickle.dumps(message)

@@ -1,4 +1,5 @@
-"""State of a loader's datasets: the own state of a stateful one after a batch, and which samples packed datasets have."""
+"""State of a loader's datasets: the own state of a stateful one after a batch, and which samples packed
+datasets have."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class DatasetState:
     Attributes:
         batches: number of these batches in this pass.
         state: the dataset's own state; None if it has none.
-        at: number of `batches` that came before that state was taken. 0: it was taken before the pass, which begins from it.
+        at: number of `batches` that came before that state was taken. 0: it was taken before the pass, which
+            begins from it.
         ended: True if the dataset was exhausted in making the last of them.
     """
 
@@ -52,14 +54,16 @@ def _own_state(thing: Any) -> Any:
 def load_at_start(past: DatasetState, dataset: Any, make: Callable[[], Any]) -> None:
     """Loads a state that was taken before the pass began. The pass's own fetcher is made afterwards.
 
-    The state of an iterator is loaded into an iterator that is then dropped: loading it may also set the dataset, or random generators.
+    The state of an iterator is loaded into an iterator that is then dropped: loading it may also set the
+    dataset, or random generators.
     """
     if past.state is not None and not past.at:
         _restored(past.state, dataset, make if "iterator" in past.state else lambda: None)
 
 
 def fetcher_at(past: DatasetState, batch_size: int, dataset: Any, make: Callable[[], Any]) -> Any:
-    """A fetcher that continues after `past`: the dataset's own state is loaded, and the samples after that are drawn and dropped.
+    """A fetcher that continues after `past`: the dataset's own state is loaded, and the samples after that
+    are drawn and dropped.
 
     A state from before the pass was loaded already: see load_at_start().
 
@@ -86,7 +90,8 @@ def state_after(dataset: Any, fetcher: Any, batches: int, every: int) -> Dataset
 
 
 def fetched(fetcher: Any, index: Any, again: Callable[[], Any] | None) -> Any:
-    """The next batch of an iterable dataset. If it is exhausted and `again` is given, the first batch of the fetcher that `again` makes.
+    """The next batch of an iterable dataset. If it is exhausted and `again` is given, the first batch of the
+    fetcher that `again` makes.
 
     Raises:
         StopIteration: the dataset is exhausted.
@@ -111,15 +116,17 @@ def _restored(state: dict[str, Any], dataset: Any, make: Callable[[], Any]) -> A
 def _load(thing: Any, state: Any) -> None:
     if not is_stateful(thing):
         raise ArgumentError(
-            f"the state to resume from holds a state of the dataset, and {type(thing).__name__} has no load_state_dict() that takes it: "
+            f"the state to resume from holds a state of the dataset, and {type(thing).__name__} has "
+            "no load_state_dict() that takes it: "
             "resume with the dataset's class that the state was taken with"
         )
     thing.load_state_dict(copy.deepcopy(state))
 
 
 def packed_state(dataset: Any) -> dict[str, Any]:
-    """The part of a state about the loader's datasets, as JSON values: [version, digest of the samples] of each packed dataset, in Subsets
-    and the like too, as "packed", and what the order of a Mixture follows from, as "mixture"; {} without any."""
+    """The part of a state about the loader's datasets, as JSON values: [version, digest of the samples] of
+    each packed dataset, in Subsets and the like too, as "packed", and what the order of a Mixture follows
+    from, as "mixture"; {} without any."""
     found = _versions(dataset)
     return ({"packed": found} if found else {}) | mixture_state(dataset)
 
@@ -144,7 +151,8 @@ def check_versions(dataset: Any, stored: list[Any]) -> None:
     for packed, (before, digest), (now, samples) in zip(leaves, stored, versions, strict=True):
         if before != now and digest != samples:
             raise ArgumentError(
-                f"the state was taken in mid-epoch with version {before} of {packed.path}, this loader has version {now}, "
+                f"the state was taken in mid-epoch with version {before} of {packed.path}, this "
+                f"loader has version {now}, "
                 f"whose samples are others: resume with PackedDataset(..., version={before})"
             )
 

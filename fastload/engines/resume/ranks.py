@@ -1,4 +1,5 @@
-"""Comparison of ranks as a pass begins: all that its order follows from. See NOTE [ agreement: no rank waits for another ]."""
+"""Comparison of ranks as a pass begins: all that its order follows from. See NOTE [ agreement: no rank
+waits for another ]."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ def begin_agreement(
 ) -> None:
     """Compares the pass that begins with those of other ranks: all that has to be equal on each, by name.
 
-    A rank with shard=(0, 1) shares with nobody: of it, only that is compared. `epoch` and `splits` are the pass's, `default` the state of
-    torch's global generator, where the order may be drawn from it.
+    A rank with shard=(0, 1) shares with nobody: of it, only that is compared. `epoch` and `splits` are the
+    pass's, `default` the state of torch's global generator, where the order may be drawn from it.
     """
 
     def found() -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Implementation of a loader's state_dict() and load_state_dict(). See NOTE [ resuming: draws are made again ]."""
+"""Implementation of a loader's state_dict() and load_state_dict(). See NOTE [ resuming: draws are made
+again ]."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class KeptWorkers(Protocol):
     def passes(self) -> int: ...
 
 
-"""Version 1 had no `exhausted`, no `at` in replicas, no replicas of map-style datasets, and ended a pass with its last batch."""
+"""Version 1 had no `exhausted`, no `at` in replicas, no replicas of map-style datasets, and ended a pass
+with its last batch."""
 _RANK = "rank"
 """The name, beside generators' states, of the rank whose they are; states of releases before have none."""
 _REPLICA = {"batches", "state", "at", "ended"}
@@ -74,8 +76,10 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
     if state_needs_arguments(settings.dataset):
         kind = type(settings.dataset).__name__
         warnings.warn(
-            f"{kind}.state_dict() needs arguments, so the loader's state holds none of the dataset, and a resume iterates it as it is "
-            "then: save what its own state_dict() returns as well, or use its library's loader under `fastload run`",
+            f"{kind}.state_dict() needs arguments, so the loader's state holds none of the dataset, "
+            "and a resume iterates it as it is "
+            "then: save what its own state_dict() returns as well, or use its library's loader under "
+            "`fastload run`",
             stacklevel=3,
         )
     if progress.pending is not None:
@@ -92,7 +96,8 @@ def state_of(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) 
 
 
 def _next_epoch(plan: ExecutionPlan, progress: Progress, kept: KeptWorkers | None) -> EpochState:
-    """State of the epoch that the next iter() would begin, with the states of dataset copies that outlive an epoch."""
+    """State of the epoch that the next iter() would begin, with the states of dataset copies that outlive
+    an epoch."""
     settings, previous = plan.settings, progress.epoch_state
     epoch_state = indices.fresh(
         settings, progress.next_epoch, base_drawn=plan.draws_base_seed, kept=kept is not None
@@ -158,7 +163,8 @@ def _as_json(settings: Settings, epoch_state: EpochState, now: dict[str, Any]) -
 
 
 def _counts_of(epoch_state: EpochState) -> dict[str, Any]:
-    """The entry with the counts of occurrences, if the sampler is not drawn again. See NOTE [ occurrences: an index that comes again ]."""
+    """The entry with the counts of occurrences, if the sampler is not drawn again. See NOTE [ occurrences:
+    an index that comes again ]."""
     batches = epoch_state.index_batches
     found = epoch_state.counts if batches is None else batches.counts()
     return {} if found is None else {"occurrences": found}
@@ -202,7 +208,8 @@ def load(settings: Settings, progress: Progress, state: dict[str, Any]) -> None:
         and not any(each["state"] or each["ended"] for each in state["replicas"])
     ):
         warnings.warn(
-            f"the dataset has no state_dict() and load_state_dict(): to resume, {state['batches']} batches of samples are made and dropped",
+            f"the dataset has no state_dict() and load_state_dict(): to resume, {state['batches']} "
+            "batches of samples are made and dropped",
             stacklevel=3,
         )
 
@@ -213,7 +220,8 @@ def _checked(state: dict[str, Any]) -> dict[str, Any]:
         raise ArgumentError("this is no state of a FastLoader: load what state_dict() of one gave")
     if state["version"] != VERSION:
         raise ArgumentError(
-            f"the state has version {state['version']!r}, and this release reads version {VERSION}: load it with the release that saved it"
+            f"the state has version {state['version']!r}, and this release reads version {VERSION}: "
+            "load it with the release that saved it"
         )
     for name, kind in _FIELDS.items():
         if not isinstance(state.get(name, ...), kind):
@@ -273,7 +281,8 @@ def _damaged(what: str) -> ArgumentError:
 
 
 def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
-    """Raises ArgumentError for a state of mid-epoch whose count of batches would mean something else to this loader."""
+    """Raises ArgumentError for a state of mid-epoch whose count of batches would mean something else to
+    this loader."""
     ours: dict[str, Any] = {"kind": _kind(settings)}
     if state["batches"] or state["position"] or state["beyond"]:
         check_versions(settings.dataset, state["packed"])
@@ -293,13 +302,15 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         name = type(settings.order.deciding).__name__
         if state["sampler"].get("name") != name:
             raise ArgumentError(
-                f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader has a {name}: {_SAME}"
+                f"the state was taken in mid-epoch of a {state['sampler'].get('name')}, this loader "
+                f"has a {name}: {_SAME}"
             )
         _check_ranks(name, state["sampler"], ranks_of(settings.order.deciding))
     for name, value in ours.items():
         if state[name] != value:
             raise ArgumentError(
-                f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader has {value!r}: {_SAME}"
+                f"the state was taken in mid-epoch with {_NAMES[name]} {state[name]!r}, this loader "
+                f"has {value!r}: {_SAME}"
             )
     if (
         ours["kind"] == "map"
@@ -307,24 +318,29 @@ def _check_fits(settings: Settings, state: dict[str, Any]) -> None:
         and any(each["state"] for each in state["replicas"])
     ):
         raise ArgumentError(
-            f"the state holds one of the dataset, and {type(settings.dataset).__name__} has no load_state_dict() that takes it: "
+            f"the state holds one of the dataset, and {type(settings.dataset).__name__} has no "
+            "load_state_dict() that takes it: "
             "resume with the dataset's class that the state was taken with"
         )
     if state["replicas"] and len(state["replicas"]) != max(1, settings.num_workers):
         raise ArgumentError(
             f"the state holds where the dataset stood in {state['num_workers']} workers, and this loader has "
-            f"num_workers={settings.num_workers}: each worker's copy goes on from a state of its own, so {_SAME} number"
+            f"num_workers={settings.num_workers}: each worker's copy goes on from a state of its "
+            f"own, so {_SAME} number"
         )
 
 
 def _check_ranks(name: str, theirs: Mapping[str, Any], ours: Mapping[str, int | None]) -> None:
-    """Checks that a user's DistributedSampler shares out samples as that of a state of mid-epoch; older states do not say how."""
+    """Checks that a user's DistributedSampler shares out samples as that of a state of mid-epoch; older
+    states do not say how."""
     for what, number in ours.items():
         if what in theirs and theirs[what] != number:
             taken, now = (f"{'none' if each is None else each} {what}" for each in (theirs[what], number))
             raise ArgumentError(
-                f"the state was taken in mid-epoch of a {name} for {taken}, this loader's is for {now}, and one rank's position does not "
-                "say what others had: resume with as many, or train with shard=, whose states go on with any number of ranks"
+                f"the state was taken in mid-epoch of a {name} for {taken}, this loader's is for "
+                f"{now}, and one rank's position does not "
+                "say what others had: resume with as many, or train with shard=, whose states go on "
+                "with any number of ranks"
             )
 
 
@@ -348,9 +364,8 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
     count = sharded.length
     rest = count - sharded.begun(epoch_state.sampler["epoch"], count, epoch_state.splits)
     splits, over = advanced(epoch_state.splits, rest, sharded.rule, samples, least)
-    ahead = (
-        {"rank": sharded.rank} if epoch_state.beyond else {}
-    )  # in_order=False: what this rank had ahead of others
+    # in_order=False: what this rank had ahead of others.
+    ahead = {"rank": sharded.rank} if epoch_state.beyond else {}
     return {
         "split": {
             "order": sharded.kind,
@@ -395,7 +410,10 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
         raise ArgumentError(
             "the state was taken in mid-epoch without shard=, this loader has it: resume without it as well"
             if split is None
-            else "the state was taken in mid-epoch with shard=, this loader has none: resume with shard=, on any number of ranks"
+            else (
+                "the state was taken in mid-epoch with shard=, this loader has none: resume with shard=, "
+                "on any number of ranks"
+            )
         )
     if split is None or sharded is None:
         return
@@ -405,24 +423,29 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
     ):
         if theirs != ours:
             raise ArgumentError(
-                f"the state was taken in mid-epoch with another {name} ({theirs!r}, this loader has {ours!r}): resume with the same"
+                f"the state was taken in mid-epoch with another {name} ({theirs!r}, this loader has "
+                f"{ours!r}): resume with the same"
             )
     ours_packed = packed_state(settings.dataset).get("packed", [])
     if [digest for _, digest in state["packed"]] != [digest for _, digest in ours_packed]:
         raise ArgumentError(
-            "the state was taken in mid-epoch of another packed dataset, with other samples: resume with that one"
+            "the state was taken in mid-epoch of another packed dataset, with other samples: resume "
+            "with that one"
         )
     sharded.find_rank()
     world = split["ranks"][-1][0] if split["ranks"] else sharded.num_replicas
     if world != sharded.num_replicas and any(each["state"] for each in state["replicas"]):
         raise ArgumentError(
-            f"the state holds one of the dataset, which each of {world} ranks has another one of, and there are now "
+            f"the state holds one of the dataset, which each of {world} ranks has another one of, "
+            "and there are now "
             f"{sharded.num_replicas}: resume with as many ranks, each with its own state"
         )
     if state["beyond"] and (world, split.get("rank")) != (sharded.num_replicas, sharded.rank):
         raise ArgumentError(
-            f"the state was taken with in_order=False, when rank {split.get('rank')} of {world} had batches ahead of its turn, and this is "
-            f"rank {sharded.rank} of {sharded.num_replicas}: resume with as many ranks, each with its own state, or save with in_order=True"
+            f"the state was taken with in_order=False, when rank {split.get('rank')} of {world} had "
+            "batches ahead of its turn, and this is "
+            f"rank {sharded.rank} of {sharded.num_replicas}: resume with as many ranks, each with "
+            "its own state, or save with in_order=True"
         )
 
 

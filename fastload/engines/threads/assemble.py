@@ -1,4 +1,5 @@
-"""BatchAssembler: turns a ready slot into the batch that the loop gets. Failed rows are handled, fields added, the batch transferred."""
+"""BatchAssembler: turns a ready slot into the batch that the loop gets. Failed rows are handled, fields
+added, the batch transferred."""
 
 from __future__ import annotations
 
@@ -41,12 +42,14 @@ Opened = npt.NDArray[np.uint8] | Exception | None
 """A row's fields that are stored in its record beside the image, by name."""
 
 _redoing = threading.Lock()
-"""An engine has one worker to make rows again, and the iterators of an engine may each have a thread: they take turns."""
+"""An engine has one worker to make rows again, and the iterators of an engine may each have a thread: they
+take turns."""
 
 
 @dataclass(frozen=True)
 class AssembledBatch:
-    """Result of assembling one batch. `transferred`: None if no row is left. `lost`: the rows replaced or skipped; None if none is."""
+    """Result of assembling one batch. `transferred`: None if no row is left. `lost`: the rows replaced or
+    skipped; None if none is."""
 
     transferred: TransferredBatch | None
     lost: Lost | None = None
@@ -70,7 +73,8 @@ class _Rows(NamedTuple):
 
 
 class BatchAssembler:
-    """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at a time."""
+    """Finishes the batches of one pass. It holds no reference to an iterator, and is used by one thread at
+    a time."""
 
     def __init__(
         self,
@@ -191,7 +195,8 @@ class BatchAssembler:
         ]
 
     def hand_over(self, finished: AssembledBatch) -> Any:
-        """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error replaced or skipped."""
+        """The batch, for the loop's thread; NOTHING if no row is left. Counts the rows that on_error
+        replaced or skipped."""
         if finished.lost is not None:
             self.losses.add(finished.lost)
         done, transfer = finished.transferred, self._transfer
@@ -202,7 +207,8 @@ class BatchAssembler:
     def _read_stored(
         self, batch: core.Batch, failures: list[Failure]
     ) -> tuple[dict[int, Stored], dict[int, Exception]]:
-        """Reads the fields of the rows whose images were made that are stored in records; and why those of a row cannot be read."""
+        """Reads the fields of the rows whose images were made that are stored in records; and why those of
+        a row cannot be read."""
         stored: dict[int, Stored] = {}
         unread: dict[int, Exception] = {}
         failed = {failure[0] for failure in failures}
@@ -215,7 +221,8 @@ class BatchAssembler:
         return stored, unread
 
     def _read_row(self, row: int, source: int, index: int, stored: dict[int, Stored]) -> Exception | None:
-        """Reads the fields of a row's sample that are stored in its record. Returns why they cannot be read."""
+        """Reads the fields of a row's sample that are stored in its record. Returns why they cannot be
+        read."""
         try:
             if self._engine.has_stored:
                 stored[row] = self._engine.stored_values(source, index)
@@ -226,7 +233,8 @@ class BatchAssembler:
         except Exception as error:
             if not self._engine.view.datasets[source].runs_programs_code:
                 raise
-            return error  # see NOTE [ bad samples: which exceptions ]: nobody can tell a broken file from a broken program
+            # See NOTE [ bad samples: which exceptions ]: nobody can tell a broken file from a broken program
+            return error
         return None
 
     def _settle(
@@ -237,9 +245,11 @@ class BatchAssembler:
         stored: dict[int, Stored],
         alone: dict[int, core.Batch],
     ) -> Lost:
-        """Applies on_error to a batch's failed rows. Raises ResourceError where memory or files ran out: the sample is not bad.
+        """Applies on_error to a batch's failed rows. Raises ResourceError where memory or files ran out: the
+        sample is not bad.
 
-        `unread`: by row, why its fields cannot be read. `alone` gets the rows that were made as batches of their own."""
+        `unread`: by row, why its fields cannot be read. `alone` gets the rows that were made as batches of
+        their own."""
         lost = Lost()
         sources, indices = batch.row_arrays()
         reasons = {row: (code, reason) for row, _, _, code, reason in failures}
@@ -279,7 +289,8 @@ class BatchAssembler:
         image: Opened,
         stored: dict[int, Stored],
     ) -> Exception | None:
-        """Makes a row whose image failed, of a record that is fetched again or of the image as its dataset's own loader opens it.
+        """Makes a row whose image failed, of a record that is fetched again or of the image as its dataset's
+        own loader opens it.
 
         Then it reads the row's fields. Returns why it cannot be made.
 
@@ -365,7 +376,8 @@ class BatchAssembler:
         occurrence: int,
         alone: dict[int, core.Batch],
     ) -> bool:
-        """Makes another sample in the place of a row, or alone where it may have another size; True when it could be made."""
+        """Makes another sample in the place of a row, or alone where it may have another size; True when
+        it could be made."""
         seed = row_seed(self._seed, self._epoch, occurrence)
         if self.layout is EQUAL:
             made_again = self._engine.redo(batch, row, source, index, seed)
@@ -382,7 +394,8 @@ class BatchAssembler:
         return True
 
     def _is_whole(self, batch: core.Batch, alone: bool, keep: list[int] | None) -> bool:
-        """Returns True if the batch is made of whole columns, not of samples: its rows lie as default_collate or collate= needs them."""
+        """Returns True if the batch is made of whole columns, not of samples: its rows lie as
+        default_collate or collate= needs them."""
         if self._form is None:
             return self._collate is None and self._batched and self.layout is EQUAL
         if alone or self._form.form == "list":
@@ -392,7 +405,8 @@ class BatchAssembler:
         )
 
     def _whole(self, rows: _Rows) -> Any:
-        """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be stacked."""
+        """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be
+        stacked."""
         try:
             return self._as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
         except RuntimeError as error:
@@ -401,7 +415,8 @@ class BatchAssembler:
             raise
 
     def _stacked(self, samples: list[Any], rows: _Rows) -> Any:
-        """The batch that default_collate makes of samples. Raises BatchShapeError where it cannot stack a part."""
+        """The batch that default_collate makes of samples. Raises BatchShapeError where it cannot stack a
+        part."""
         try:
             return default_collate(samples)
         except RuntimeError as error:
@@ -431,7 +446,8 @@ class BatchAssembler:
         return [first.assemble({f: values[f][row] for f in first.fields}) for row in range(len(rows.indices))]
 
     def _columns(self, rows: _Rows) -> dict[str, Any]:
-        """A batch by field, as default_collate or collate= returns it, without a Python object per sample for fields that are no texts."""
+        """A batch by field, as default_collate or collate= returns it, without a Python object per sample
+        for fields that are no texts."""
         out: dict[str, Any] = {}
         for name, kind, columns in self._engine.fields:
             if name in rows.images:
@@ -445,7 +461,8 @@ class BatchAssembler:
         return out
 
     def _as_collated(self, values: Any) -> Any:
-        """A batch, or one sample, with lists for the tuples of its structure, as default_collate and default_convert make them."""
+        """A batch, or one sample, with lists for the tuples of its structure, as default_collate and
+        default_convert make them."""
         if self._root is not None:
             return with_lists(self._root, values)
         return list(values) if isinstance(values, tuple) else values
@@ -464,7 +481,8 @@ class BatchAssembler:
 
 
 def _as_in_a_thread(make: Callable[[], Any]) -> Any:
-    """The result of `make`, without the inference mode of the calling thread: a thread ahead of the loop has none."""
+    """The result of `make`, without the inference mode of the calling thread: a thread ahead of the loop
+    has none."""
     with torch.inference_mode(False):
         return make()
 
@@ -472,14 +490,16 @@ def _as_in_a_thread(make: Callable[[], Any]) -> Any:
 def memory_of(lease: Any, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
     """The memory of a batch that was leased, as a flat tensor.
 
-    The tensor owns the slot's lease: the slot is refilled only after the last view of it is freed. Where the memory is a piece of torch's
-    pinned cache, views have its storage, so that the cache knows which copies read it. It ends at a multiple of 64 bytes.
+    The tensor owns the slot's lease: the slot is refilled only after the last view of it is freed. Where the
+    memory is a piece of torch's pinned cache, views have its storage, so that the cache knows which copies
+    read it. It ends at a multiple of 64 bytes.
     """
     return lease.view(dtype) if isinstance(lease, torch.Tensor) else torch.frombuffer(lease, dtype=dtype)
 
 
 def _images_of(batch: core.Batch, lease: Any) -> list[torch.Tensor]:
-    """The parts of a batch, (rows, channels, height, width), as views: channels_last for layout "HWC", contiguous for "CHW"."""
+    """The parts of a batch, (rows, channels, height, width), as views: channels_last for layout "HWC",
+    contiguous for "CHW"."""
     rows, out = batch.rows, []
     for at, width, height, output in batch.parts:
         channels, dtype = output.channels, TORCH_DTYPES[output.dtype]
@@ -520,7 +540,8 @@ def _of_form(values: NativeValues, form: Collate | None) -> Any:
 def _gather(
     columns: Sequence[Any], sources: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """Values of a column of samples of several datasets, in their order. `columns`: the values of each dataset."""
+    """Values of a column of samples of several datasets, in their order. `columns`: the values of each
+    dataset."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0][indices])
     rows: np.ndarray[Any, Any] | None = None

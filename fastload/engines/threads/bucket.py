@@ -1,12 +1,14 @@
-"""BucketPass: the requests of one pass of a loader for datasets in buckets, announced to their fetchers ahead of its batches. BatchFetch:
-the records of one batch that lie in buckets, on their way into the cache or into the batch.
+"""BucketPass: the requests of one pass of a loader for datasets in buckets, announced to their fetchers ahead
+of its batches. BatchFetch: the records of one batch that lie in buckets, on their way into the cache or into
+the batch.
 
 NOTE [ fetch: a batch waits for its own records only ]
-A batch whose records are not all in the cache is held (core.Batch.hold): it takes its slot in its turn, and its rows are queued for the
-decoders when the fetcher's thread has the last of them. So no decoder waits for the network, and a batch with all its records does not wait
-behind one without. The fetcher refers to a batch weakly: one that is dropped is not fetched for.
-A batch of samples whose tables (NOTE [ cache: places once a host ]) are not on this host waits for them first, held too, so that the loop's
-thread waits for neither. Batches behind it wait with it, since a pass counts in their order.
+A batch whose records are not all in the cache is held (core.Batch.hold): it takes its slot in its turn, and
+its rows are queued for the decoders when the fetcher's thread has the last of them. So no decoder waits for
+the network, and a batch with all its records does not wait behind one without. The fetcher refers to a batch
+weakly: one that is dropped is not fetched for. A batch of samples whose tables (NOTE [ cache: places once a
+host ]) are not on this host waits for them first, held too, so that the loop's thread waits for neither.
+Batches behind it wait with it, since a pass counts in their order.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ def asks_of(part: BatchPart, bucket_pass: BucketPass | None) -> Asks:
 
 
 class WaitingBatches:
-    """The batches of one pass that wait for tables, and those behind them, in the order of the pass: it counts what it opens in that order.
+    """The batches of one pass that wait for tables, and those behind them, in the order of the pass: it
+    counts what it opens in that order.
 
     Any thread may call it.
     """
@@ -104,7 +107,8 @@ class WaitingBatches:
 
 
 class BatchFetch:
-    """Fetch of one batch's records in buckets, and its errors. See NOTE [ fetch: a batch waits for its own records only ].
+    """Fetch of one batch's records in buckets, and its errors. See NOTE [ fetch: a batch waits for its own
+    records only ].
 
     Attributes:
         error: the reason why a record could not be fetched.
@@ -117,7 +121,8 @@ class BatchFetch:
         bucket_pass: BucketPass | None,
         asks: Sequence[Asks] = (),
     ) -> None:
-        """Holds the batch, and takes its turn in the pass. `asks`: what `asks_of` returned for the parts, if the caller has it."""
+        """Holds the batch, and takes its turn in the pass. `asks`: what `asks_of` returned for the parts,
+        if the caller has it."""
         self.error: RemoteError | None = None
         self._batch = weakref.ref(batch)
         self._parts = parts
@@ -165,7 +170,8 @@ class BatchFetch:
             self._tables -= 1
 
     def _fail(self, part: BatchPart, failure: Exception) -> None:
-        """Notes why the batch cannot be fetched: its loop is to hear of it, and the thread goes on for others."""
+        """Notes why the batch cannot be fetched: its loop is to hear of it, and the thread goes on for
+        others."""
         if self.error is None:
             wrong = f"{part.files.name}: what was fetched cannot be used ({failure})"
             self.error = failure if isinstance(failure, RemoteError) else RemoteError(wrong)
@@ -173,7 +179,8 @@ class BatchFetch:
     # ---- records
 
     def ask(self) -> bool:
-        """Begins to fetch the batch's records; in its turn, when it has its tables. False: a table was damaged, and is fetched again."""
+        """Begins to fetch the batch's records; in its turn, when it has its tables. False: a table was
+        damaged, and is fetched again."""
         batch, bucket_pass = self._batch(), None if self._pass is None else self._pass()
         asked: list[tuple[BatchPart, Asks]] = []
         for number, part in enumerate(self._parts if batch is not None and self.error is None else ()):
@@ -194,7 +201,8 @@ class BatchFetch:
         return True
 
     def _asks_of(self, part: BatchPart, bucket_pass: BucketPass | None) -> Asks | None:
-        """Units that a part asks for. None: a table is damaged, and is fetched again; the second time it is the batch's error."""
+        """Units that a part asks for. None: a table is damaged, and is fetched again; the second time it
+        is the batch's error."""
         try:
             return asks_of(part, bucket_pass)
         except DatasetError as failure:
@@ -241,7 +249,8 @@ class BatchFetch:
         self._ended.set()
 
     def wait(self, timeout: float) -> bool:
-        """Waits until nothing is on its way. Returns False after `timeout` seconds (0: no limit). Raises ClosedError."""
+        """Waits until nothing is on its way. Returns False after `timeout` seconds (0: no limit). Raises
+        ClosedError."""
         waited = 0.0
         while not self._ended.wait(_SIGNALS_S):
             waited += _SIGNALS_S
@@ -264,7 +273,8 @@ _Positions = npt.NDArray[np.int64]
 
 
 class BucketPass:
-    """One pass over a view with datasets in buckets. Bytes fetched ahead for it go with the last reference to it.
+    """One pass over a view with datasets in buckets. Bytes fetched ahead for it go with the last reference to
+    it.
 
     Args:
         view: the view in which the loader's positions count.
@@ -298,7 +308,8 @@ class BucketPass:
         return found
 
     def hold_back(self, early: bool) -> None:
-        """Says whether the pass is one that nobody has asked for yet: then nothing beside its batches' samples is fetched."""
+        """Says whether the pass is one that nobody has asked for yet: then nothing beside its batches'
+        samples is fetched."""
         for each in self._passes.values():
             each.early = early
 
@@ -317,7 +328,8 @@ class BucketPass:
         return self._in_source(source, opens) if len(opens) else opens
 
     def share(self, part: BatchPart) -> PassShare:
-        """A batch's share of the pass over one source, whose tables were fetched. Raises DatasetError: one is damaged."""
+        """A batch's share of the pass over one source, whose tables were fetched. Raises DatasetError: one
+        is damaged."""
         owner, files = self._passes[part.source], part.files
         if not self._block:
             return PassShare(owner)

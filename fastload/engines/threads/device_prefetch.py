@@ -1,18 +1,21 @@
-"""DevicePrefetcher: a thread that moves batches to their device, ahead of the loop, as soon as their slots are ready.
+"""DevicePrefetcher: a thread that moves batches to their device, ahead of the loop, as soon as their slots
+are ready.
 
 NOTE [ ahead: who does what ]
-The loop's thread draws from the sampler and makes core.Batch objects, so that every draw happens where it would without a prefetcher. It
-puts them here, and takes transferred batches out. The prefetcher's thread waits natively for the batch whose turn it is, and finishes it.
-Both submit batches, in order, as slots become free. `_changed` guards all that both use.
-The thread refers to the DevicePrefetcher but never to the iterator that made it, so that dropping the iterator ends the thread. close()
-ends it within the work on one batch; the iterator's finalizer calls close() when the iterator is collected, or before the interpreter
-exits. A forked child has no such thread: there, put() and take() raise ClosedError.
+The loop's thread draws from the sampler and makes core.Batch objects, so that every draw happens where it
+would without a prefetcher. It puts them here, and takes transferred batches out. The prefetcher's thread
+waits natively for the batch whose turn it is, and finishes it. Both submit batches, in order, as slots become
+free. `_changed` guards all that both use. The thread refers to the DevicePrefetcher but never to the iterator
+that made it, so that dropping the iterator ends the thread. close() ends it within the work on one batch; the
+iterator's finalizer calls close() when the iterator is collected, or before the interpreter exits. A forked
+child has no such thread: there, put() and take() raise ClosedError.
 
 NOTE [ ahead: threads of torch's ops ]
-By default an op on the CPU uses as many threads as there are CPUs, on which the native threads are busy, and waits for the slowest of them.
-On two CPUs a loop with a colour jitter then ran at less than a third of the speed that it has with one thread for each op. So ops here use
-as many threads as the native threads leave CPUs, and at least one. The limit is OpenMP's for this thread only; torch.set_num_threads would
-change it for other threads too.
+By default an op on the CPU uses as many threads as there are CPUs, on which the native threads are busy, and
+waits for the slowest of them. On two CPUs a loop with a colour jitter then ran at less than a third of the
+speed that it has with one thread for each op. So ops here use as many threads as the native threads leave
+CPUs, and at least one. The limit is OpenMP's for this thread only; torch.set_num_threads would change it for
+other threads too.
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ class DevicePrefetcher:
     """Moves the batches of one pass to their device in a thread, ahead of the loop.
 
     1. put(), take() and close() are for the loop's thread.
-    2. At most `depth` batches here have slots at once; at most `most` are finished, or being finished, and not taken.
+    2. At most `depth` batches here have slots at once; at most `most` are finished, or being finished, and
+       not taken.
     3. A batch's error is returned in its Done, at the batch's turn; the batches after it stay deliverable.
 
     Args:
@@ -99,7 +103,8 @@ class DevicePrefetcher:
             return len(self._waiting) + self._busy + len(self._done)
 
     def exhausted(self, ended: bool) -> bool:
-        """Returns True if no batch is left to take. Raises ClosedError if close() was called before the pass had `ended`."""
+        """Returns True if no batch is left to take. Raises ClosedError if close() was called before the
+        pass had `ended`."""
         if not ended:
             self._check()
         return not self.undelivered
@@ -119,7 +124,8 @@ class DevicePrefetcher:
             self._changed.notify_all()
 
     def take(self, timeout: float) -> Done:
-        """The next finished batch. Raises LoaderTimeout after `timeout` seconds (0: no limit), or ClosedError after close()."""
+        """The next finished batch. Raises LoaderTimeout after `timeout` seconds (0: no limit), or
+        ClosedError after close()."""
         self._check()
         deadline = time.monotonic() + timeout if timeout > 0 else None
         with self._changed:
@@ -136,7 +142,8 @@ class DevicePrefetcher:
     def _check(self) -> None:
         if self._pid != os.getpid():
             raise ClosedError(
-                f"this loader's threads belong to process {self._pid}: iterate the loader anew in this process"
+                f"this loader's threads belong to process {self._pid}: iterate the loader anew in "
+                "this process"
             )
         if self._closed:
             raise ClosedError("the loader is closed")
@@ -149,9 +156,8 @@ class DevicePrefetcher:
             self._closed = True
             self._changed.notify_all()
         self._stop.set(self._ring)
-        if (
-            self._thread is not threading.current_thread()
-        ):  # garbage collection may drop the iterator in that thread
+        # Garbage collection may drop the iterator in that thread.
+        if self._thread is not threading.current_thread():
             self._thread.join()
         with self._changed:
             self._waiting.clear()
@@ -177,7 +183,8 @@ class DevicePrefetcher:
                     each.batch = error
 
     def _next(self) -> list[Waiting] | None:
-        """Waits until a batch may be finished. Returns the candidates, of which a failed one is alone, or None after close()."""
+        """Waits until a batch may be finished. Returns the candidates, of which a failed one is alone, or
+        None after close()."""
         with self._changed:
             while not self._closed:
                 candidates = [each for each in self._waiting if each.submitted]

@@ -1,4 +1,5 @@
-"""ThreadEngine: the native threads that read packed datasets. A loader has one engine, for as long as it lives.
+"""ThreadEngine: the native threads that read packed datasets. A loader has one engine, for as long as it
+lives.
 
 This module uses no torch, and runs no Python per sample: a batch is passed to C as a few arrays.
 """
@@ -37,11 +38,13 @@ QUEUE = 4096
 OutputSizes = tuple[tuple[int, int], ...]
 """(height, width) of each tensor that is made of a sample's image."""
 READ_AHEAD = 96
-"""Samples that are read ahead before their turn. For random reads of 100 KB, 64 kept a disk of 1.2 GB/s busy."""
+"""Samples that are read ahead before their turn. For random reads of 100 KB, 64 kept a disk of 1.2 GB/s
+busy."""
 READ_AHEAD_BYTES = 32 << 20
 """Bytes that are fetched from buckets before their turn: 160 ms of 2,000 photographs a second."""
 ASKED_FROM = 64 << 20
-"""Bytes of slots from which free memory is checked first: that reads all control groups, which takes a millisecond."""
+"""Bytes of slots from which free memory is checked first: that reads all control groups, which takes a
+millisecond."""
 
 
 class SlotMemory(Protocol):
@@ -58,11 +61,13 @@ class ThreadEngine:
     """The threads, ring and sources of one loader.
 
     1. It belongs to the process that created it (`pid`). After a fork the child makes its own.
-    2. announce() starts the read-ahead of a batch, and the batch's submit() queues it. A batch belongs to its holder.
+    2. announce() starts the read-ahead of a batch, and the batch's submit() queues it. A batch belongs to its
+       holder.
 
     Attributes:
         has_stored: True if any delivered field is read per row, from records.
-        image_parts: by name of each image, the number of its part of a batch, or the list of its views' parts.
+        image_parts: by name of each image, the number of its part of a batch, or the list of its views'
+            parts.
         row_fields: fields that rows have natively beside the images; None: there are none.
     """
 
@@ -87,9 +92,8 @@ class ThreadEngine:
         self.image_parts: dict[str, int | list[int]] = first.images.by_name(first.plan, range(len(outputs)))
         self.has_stored = bool(view.datasets[0].stored_fields)
         self.row_fields = first.row_fields(first.plan) if self.core.sources[0].has_items else None
-        self._largest = max(
-            ASKED_FROM - 1, slot_bytes
-        )  # bytes of the largest batch so far for which memory was found
+        # Bytes of the largest batch so far for which memory was found.
+        self._largest = max(ASKED_FROM - 1, slot_bytes)
         self._remote = {
             source: files
             for source, dataset in enumerate(view.datasets)
@@ -116,9 +120,11 @@ class ThreadEngine:
         layout: ImageLayout = EQUAL,
         again: npt.NDArray[np.uint32] | None = None,
     ) -> core.Batch:
-        """Makes a batch of the samples at these positions of a pass's view, in the pass `bucket_pass`, and starts to read them ahead.
+        """Makes a batch of the samples at these positions of a pass's view, in the pass `bucket_pass`, and
+        starts to read them ahead.
 
-        `layout` says how images of different sizes lie, `again` how often each position came before in the pass.
+        `layout` says how images of different sizes lie, `again` how often each position came before in the
+        pass.
 
         Raises:
             IndexError: a position is out of range.
@@ -186,13 +192,15 @@ class ThreadEngine:
         return batch
 
     def _is_more(self, batch: core.Batch) -> bool:
-        """Returns True if a batch is larger than all before it, or than all slots that are left: the ring gives huge slots back."""
+        """Returns True if a batch is larger than all before it, or than all slots that are left: the ring
+        gives huge slots back."""
         return batch.bytes > self._largest or (
             batch.bytes >= ASKED_FROM and batch.bytes > self.ring.counts()["bytes"]
         )
 
     def _require_room(self, batch: core.Batch, described: str) -> None:
-        """Raises ResourceError where a batch for which memory must be mapped needs more than is free: the system may not refuse it."""
+        """Raises ResourceError where a batch for which memory must be mapped needs more than is free: the
+        system may not refuse it."""
         free, needed = available_memory(), self._taken(batch.bytes)
         if free is not None and needed > free:
             need = f"a batch of {batch.rows} images {described} needs {needed} bytes"
@@ -202,7 +210,8 @@ class ThreadEngine:
     def _fetch_counts(
         self, sources: npt.NDArray[np.uint32], indices: npt.NDArray[np.int64], fields: NativeFields
     ) -> None:
-        """Fetches the tables that the size of a batch depends on, and waits for those that this host lacks. Raises RemoteError."""
+        """Fetches the tables that the size of a batch depends on, and waits for those that this host
+        lacks. Raises RemoteError."""
         for source, files in self._remote.items():
             shards = np.unique(files.rows(indices[sources == source])[0])
             for name in (
@@ -211,7 +220,8 @@ class ThreadEngine:
                 files.fetch_tables(shards.tolist(), name)
 
     def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
-        """Makes one sample in the calling thread, as a ready batch of its own, which says whether it failed; None: there is no batch of it.
+        """Makes one sample in the calling thread, as a ready batch of its own, which says whether it failed;
+        None: there is no batch of it.
 
         Raises:
             RemoteError: its record cannot be fetched.
@@ -285,7 +295,8 @@ class ThreadEngine:
         return samples * min((files.mean_bytes for files in self._remote.values()), default=0)
 
     def lacking_bytes(self, positions: Sequence[int], view: NativeView) -> int:
-        """Bytes that samples at these positions of a pass's view need and caches lack; 0 where that is an error of the batch."""
+        """Bytes that samples at these positions of a pass's view need and caches lack; 0 where that is an
+        error of the batch."""
         if not self._remote:
             return 0
         try:
@@ -307,7 +318,8 @@ class ThreadEngine:
         return bool(self._remote)
 
     def redo(self, batch: core.Batch, row: int, source: int, index: int, seed: int) -> bool:
-        """Makes another sample, with another seed, into a row of a ready batch; True when it could be made. Raises RemoteError."""
+        """Makes another sample, with another seed, into a row of a ready batch; True when it could be
+        made. Raises RemoteError."""
         files = self._remote.get(source)
         try:
             if batch.redo(row, source, index, None if files is None else files.record(index), seed):
@@ -319,7 +331,8 @@ class ThreadEngine:
             return False
 
     def heal(self, batch: core.Batch, row: int, source: int, index: int) -> bool:
-        """Makes a row again whose record in a cache may be damaged; True when it could be made. Raises RemoteError."""
+        """Makes a row again whose record in a cache may be damaged; True when it could be made. Raises
+        RemoteError."""
         dataset = self.view.datasets[source]
         if source not in self._remote:
             return False
@@ -331,7 +344,8 @@ class ThreadEngine:
 
     @cached_property
     def _one_size(self) -> OutputSizes | None:
-        """The sizes of every sample after the transform, if it fixes them or all stored images have one size; else None."""
+        """The sizes of every sample after the transform, if it fixes them or all stored images have one
+        size; else None."""
         fixed = self._fixed_sizes()
         if fixed is not None:
             return fixed
@@ -347,7 +361,8 @@ class ThreadEngine:
 
     @cached_property
     def fields(self) -> list[tuple[str, str, list[Any]]]:
-        """(name, kind, values by sample of each dataset) of the delivered fields; no values for a field that is stored in records."""
+        """(name, kind, values by sample of each dataset) of the delivered fields; no values for a field
+        that is stored in records."""
         datasets = self.view.datasets
         kinds = datasets[0].kinds
         native = () if self.row_fields is None else self.row_fields.names
@@ -394,9 +409,11 @@ class ThreadEngine:
     def opened(
         self, rows: Sequence[tuple[int, int]]
     ) -> Generator[npt.NDArray[np.uint8] | Exception, None, None]:
-        """Images of rows, by source and index, as the program's own code opens them, or its exceptions, in order.
+        """Images of rows, by source and index, as the program's own code opens them, or its exceptions, in
+        order.
 
-        Several are opened side by side, by threads of Python's: most of the work of that code, which is Pillow's, holds no lock.
+        Several are opened side by side, by threads of Python's: most of the work of that code, which is
+        Pillow's, holds no lock.
         """
 
         def open_one(row: tuple[int, int]) -> npt.NDArray[np.uint8] | Exception:
@@ -433,6 +450,7 @@ def _require_memory(slot_bytes: int, slots: int) -> None:
     free = available_memory()
     if free is not None and slot_bytes * slots > free:
         raise ResourceError(
-            f"{slots} batches of {slot_bytes} bytes need {slot_bytes * slots} bytes and {free} are available: "
+            f"{slots} batches of {slot_bytes} bytes need {slot_bytes * slots} bytes and {free} are "
+            "available: "
             "lower batch_size or prefetch_factor"
         )

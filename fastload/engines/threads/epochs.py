@@ -1,21 +1,25 @@
-"""ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin early. NativeIterator: iterates
-packed data by native threads, with a number of batches in flight.
+"""ThreadEpochs: the epochs of a loader over packed data. All use one engine, and the next epoch may begin
+early. NativeIterator: iterates packed data by native threads, with a number of batches in flight.
 
 NOTE [ epochs: the next one, begun early ]
-When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch begins at once, on the
-assumption that nothing changes: the generators are saved, the draws are made, and the generators are restored. iter() uses the early epoch
-only if everything that it was made from is unchanged: the epoch, the engine with its transforms, the dataset's rows, the samplers and their
-parameters, and the generators. Then the generators are set to their states after the draws. Otherwise the early epoch is dropped. So the
-user's own random numbers, and every batch, are the same as without it. A sampler of the user's is not drawn early: its draws cannot be
-undone. Nor is any without workers, where torch draws nothing of the order at iter().
+When an epoch's last batches are in flight, the threads would idle until the next iter(). So the next epoch
+begins at once, on the assumption that nothing changes: the generators are saved, the draws are made, and the
+generators are restored. iter() uses the early epoch only if everything that it was made from is unchanged:
+the epoch, the engine with its transforms, the dataset's rows, the samplers and their parameters, and the
+generators. Then the generators are set to their states after the draws. Otherwise the early epoch is dropped.
+So the user's own random numbers, and every batch, are the same as without it. A sampler of the user's is not
+drawn early: its draws cannot be undone. Nor is any without workers, where torch draws nothing of the order at
+iter().
 
-What an early epoch fetches from a bucket is wasted after a loop's last epoch, and nobody says which that is. So until iter() it fetches
-EARLY_SHARE of the bytes that the pass before it asked for, and nothing beside what its batches ask for. That is all of READ_AHEAD_BYTES
-where a dataset has a few GB; of a small one, batches whose samples the cache lacks begin at iter().
+What an early epoch fetches from a bucket is wasted after a loop's last epoch, and nobody says which that is.
+So until iter() it fetches EARLY_SHARE of the bytes that the pass before it asked for, and nothing beside what
+its batches ask for. That is all of READ_AHEAD_BYTES where a dataset has a few GB; of a small one, batches
+whose samples the cache lacks begin at iter().
 
-Files outside of packed data, in place or attached, may change between the early reading and iter(). So the batches that are in flight at
-iter() are marked, and rows of theirs whose files have another stamp (inode, size, times of change) are made again when their batch is
-finished. Only the files of those batches are asked for their status; batches that are submitted later read the files as they are then.
+Files outside of packed data, in place or attached, may change between the early reading and iter(). So the
+batches that are in flight at iter() are marked, and rows of theirs whose files have another stamp (inode,
+size, times of change) are made again when their batch is finished. Only the files of those batches are asked
+for their status; batches that are submitted later read the files as they are then.
 """
 
 from __future__ import annotations
@@ -56,11 +60,14 @@ Drawn = tuple[int, Any, Occurrences | None]
 
 
 class IndexQueue:
-    """The index batches of a pass, drawn when torch draws them. See NOTE [ samplers: drawn when torch draws them ].
+    """The index batches of a pass, drawn when torch draws them. See NOTE [ samplers: drawn when torch draws
+    them ].
 
-    1. begin() is called at iter(), asked() as the loop asks for a batch, taken() as one leaves the queue. Each draws what is due then.
-    2. take() gives the next index batch that is drawn. If the sampler may be drawn ahead it draws one, once a first one is due. It may not
-       where a Subset is asked for its indices (`asks_subset`): see NOTE [ subsets: what their indices say ].
+    1. begin() is called at iter(), asked() as the loop asks for a batch, taken() as one leaves the queue.
+       Each draws what is due then.
+    2. take() gives the next index batch that is drawn. If the sampler may be drawn ahead it draws one, once a
+       first one is due. It may not where a Subset is asked for its indices (`asks_subset`): see NOTE [
+       subsets: what their indices say ].
 
     Attributes:
         batches: the sampler's iterator; None: it is exhausted.
@@ -128,10 +135,12 @@ class NativeIterator(LoaderIterator):
 
     1. The loader creates it, with a seed and an epoch. It draws from the sampler as IndexQueue says.
     2. A batch's error is raised when that batch's turn comes, and the batches after it stay deliverable.
-    3. When the sampler is exhausted, free depth is used by `successor`, the next epoch begun early, if the loader makes one.
-    4. If batches are moved or transformed, a thread does that ahead of the loop: see fastload.engines.threads.device_prefetch. It runs
-       from the first start() without a depth until the end of the pass, close(), or the iterator's collection. Batches in flight and
-       batches moved ahead are then limited separately.
+    3. When the sampler is exhausted, free depth is used by `successor`, the next epoch begun early, if the
+       loader makes one.
+    4. If batches are moved or transformed, a thread does that ahead of the loop: see
+       fastload.engines.threads.device_prefetch. It runs from the first start() without a depth until the end
+       of the pass, close(), or the iterator's collection. Batches in flight and batches moved ahead are then
+       limited separately.
     5. Dropping the iterator half-way is safe: see core.Batch.
     """
 
@@ -230,7 +239,8 @@ class NativeIterator(LoaderIterator):
         return int(EARLY_SHARE * self._engine.bytes_of(self._samples))
 
     def taken(self) -> NativeIterator:
-        """Marks the batches in flight as read before iter(), which now returns this iterator, begun early. Returns the iterator itself."""
+        """Marks the batches in flight as read before iter(), which now returns this iterator, begun early.
+        Returns the iterator itself."""
         self._allowed = None
         if self._bucket_pass is not None:
             self._bucket_pass.hold_back(False)
@@ -240,7 +250,8 @@ class NativeIterator(LoaderIterator):
         return self
 
     def close(self) -> None:
-        """Ends the prefetcher's thread, if there is one; idempotent. In mid-pass, next() then raises ClosedError."""
+        """Ends the prefetcher's thread, if there is one; idempotent. In mid-pass, next() then raises
+        ClosedError."""
         if self._closing is not None:
             self._closing()
 
@@ -270,7 +281,8 @@ class NativeIterator(LoaderIterator):
         self._prefetcher = self._successor = None
 
     def go_on_as(self, other: NativeIterator) -> None:
-        """Takes over the pass of another iterator, which nobody uses afterwards: a kept iterator is one object in all passes."""
+        """Takes over the pass of another iterator, which nobody uses afterwards: a kept iterator is one
+        object in all passes."""
         if other._closing is not None:
             other._closing.detach()
         vars(self).update(vars(other))
@@ -278,7 +290,8 @@ class NativeIterator(LoaderIterator):
             self._closing = weakref.finalize(self, self._prefetcher.close)
 
     def _announce(self, samples: int) -> bool:
-        """Draws index batches and announces them until `samples` samples are waiting. Returns False if no batch is left to submit."""
+        """Draws index batches and announces them until `samples` samples are waiting. Returns False if no
+        batch is left to submit."""
         while self._waiting < samples and (drawn := self._index_queue.take()) is not None:
             number, picked, again = drawn
             positions = picked if self._batched else [picked]
@@ -396,7 +409,8 @@ class NativeIterator(LoaderIterator):
         return number, batch
 
     def _wait_for_records(self, batch: core.Batch) -> None:
-        """Waits for what a batch has on its way from a bucket: its rows are made in this thread. Raises LoaderTimeout."""
+        """Waits for what a batch has on its way from a bucket: its rows are made in this thread. Raises
+        LoaderTimeout."""
         timeout = self._plan.settings.timeout
         if batch.held and not batch.fetch.wait(timeout):
             raise LoaderTimeout.after(timeout)
@@ -442,8 +456,8 @@ class ThreadEpochs:
     def iterate(self, plan: ExecutionPlan, kept: NativeIterator | None = None) -> NativeIterator:
         """Begins the loader's next epoch and returns its iterator, with batches in flight.
 
-        Without a seed, an epoch draws a base seed. If `kept` is the loader's iterator of persistent_workers, the epoch goes on with its
-        base seed, as torch's workers go on with theirs.
+        Without a seed, an epoch draws a base seed. If `kept` is the loader's iterator of persistent_workers,
+        the epoch goes on with its base seed, as torch's workers go on with theirs.
         """
         engine = self.engine(plan)
         early, self._early = self._early, None
@@ -462,7 +476,8 @@ class ThreadEpochs:
         return self._start(plan, engine, epoch_state).begin().begin_transfer().start()
 
     def engine(self, plan: ExecutionPlan) -> ThreadEngine:
-        """The engine of this process. It is made again after a fork, after close(), and if the plan that it depends on changed."""
+        """The engine of this process. It is made again after a fork, after close(), and if the plan that
+        it depends on changed."""
         engine = self.running if self.running is not None and not self.running.core.closed else None
         if engine is not None and plan is self._plan:
             return engine
@@ -520,13 +535,13 @@ class ThreadEpochs:
         self._engine = None
 
     def _start(self, plan: ExecutionPlan, engine: ThreadEngine, epoch_state: EpochState) -> NativeIterator:
-        """Makes an epoch's iterator. It draws as DataLoader does: first the base seed, then, at the first index, the sampler's draws."""
+        """Makes an epoch's iterator. It draws as DataLoader does: first the base seed, then, at the first
+        index, the sampler's draws."""
         settings, seed, drawn_epoch = plan.settings, plan.transform_seed, epoch_state.epoch
         settings.seed_order(epoch_state.epoch)
         asked = engine.view.is_asked
-        iterated = (
-            iter if asked else partial(index_batches, facts=settings.order)
-        )  # the code that is asked takes integers of Python
+        # The code that is asked takes integers of Python.
+        iterated = iter if asked else partial(index_batches, facts=settings.order)
         batches = iterated(settings.index_sampler)
         if settings.seed is None:
             base = epoch_state.base_seed
@@ -550,7 +565,8 @@ class ThreadEpochs:
     def begin_early(
         self, plan: ExecutionPlan, engine: ThreadEngine, before: EpochState, allowed: int
     ) -> NativeIterator | None:
-        """Begins the epoch after `before` for idle threads. Returns None if the draws could not be undone. `allowed`: see `hold_back`."""
+        """Begins the epoch after `before` for idle threads. Returns None if the draws could not be undone.
+        `allowed`: see `hold_back`."""
         settings = plan.settings
         if (
             self._early is not None
@@ -572,7 +588,8 @@ class ThreadEpochs:
         return iterator
 
     def _is_right(self, plan: ExecutionPlan, early: EarlyEpoch, epoch_state: EpochState) -> bool:
-        """Returns True if everything that made the early epoch is as iter() finds it now; iter() has begun its epoch with `epoch_state`."""
+        """Returns True if everything that made the early epoch is as iter() finds it now; iter() has begun
+        its epoch with `epoch_state`."""
         settings = plan.settings
         if early.plan is not plan or not _can_begin_early(settings):
             return False
@@ -610,7 +627,8 @@ def _coverage(settings: Settings, epoch_state: EpochState) -> Coverage | None:
 
 
 def _drawn_from(settings: Settings, epoch_state: EpochState) -> tuple[Any, ...]:
-    """Everything that determines an epoch's order and draws, but for the generators' states. `epoch_state`: before any draw."""
+    """Everything that determines an epoch's order and draws, but for the generators' states.
+    `epoch_state`: before any draw."""
     index, deciding = settings.index_sampler, settings.order.deciding
     found: list[Any] = [
         epoch_state.epoch,

@@ -1,4 +1,5 @@
-"""BatchSizes: the sizes of a batch's images before they are made, where the transform leaves them different, and how they then lie."""
+"""BatchSizes: the sizes of a batch's images before they are made, where the transform leaves them
+different, and how they then lie."""
 
 from __future__ import annotations
 
@@ -21,10 +22,12 @@ class ImageLayout(NamedTuple):
     """Layout of a batch's images in its slot.
 
     Attributes:
-        kind: "equal": all have one size. "list": each has its own size, one after another. "padded": each has its own size, in the top left
-            corner of a frame of zeros as large as the batch's largest height and width.
+        kind: "equal": all have one size. "list": each has its own size, one after another. "padded": each has
+            its own size, in the top left corner of a frame of zeros as large as the batch's largest height
+            and width.
         pad_to: number of which the sides of a frame are multiples.
-        even: True if boxes and other rows of any number begin at equal steps from sample to sample; False if one right after another.
+        even: True if boxes and other rows of any number begin at equal steps from sample to sample; False if
+            one right after another.
         bounded: True if the sizes known before the images are made are upper bounds.
     """
 
@@ -38,7 +41,8 @@ EQUAL, LIST = ImageLayout(), ImageLayout("list")
 
 
 def layout_for(collate_fn: Any) -> ImageLayout:
-    """Layout of images of different sizes, and of rows of any number, for a collate_fn other than torch's, which stacks them."""
+    """Layout of images of different sizes, and of rows of any number, for a collate_fn other than torch's,
+    which stacks them."""
     if not isinstance(collate_fn, Collate):
         return LIST
     even = collate_fn.form == "padded"
@@ -54,7 +58,8 @@ class BatchSizes:
     """The sizes of one batch's images.
 
     Attributes:
-        sizes: uint32 (parts, rows, 2), width and height; 0 x 0 of a row that cannot be made. Where the layout is bounded, the largest.
+        sizes: uint32 (parts, rows, 2), width and height; 0 x 0 of a row that cannot be made. Where the layout
+            is bounded, the largest.
         failed: (row, reason) of each such row.
         layout: layout of the images.
     """
@@ -81,10 +86,11 @@ def batch_sizes(
     layout: ImageLayout,
     seeds: npt.NDArray[np.uint64] | None = None,
 ) -> BatchSizes:
-    """Computes the sizes of all rows of a batch, each of so many parts, in one native call for each dataset and image.
+    """Computes the sizes of all rows of a batch, each of so many parts, in one native call for each dataset
+    and image.
 
-    Sizes that depend on boxes are not known here: the images then lie one after another where the layout is "equal", and whoever makes
-    one tensor of them finds whether they differ.
+    Sizes that depend on boxes are not known here: the images then lie one after another where the layout is
+    "equal", and whoever makes one tensor of them finds whether they differ.
 
     Raises:
         BatchShapeError: they differ, and the layout is "equal".
@@ -174,7 +180,8 @@ def _equal(
 
 
 def require_one_size(images: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> None:
-    """Refuses to make one tensor of images that were found to have different sizes: those of each field, of the samples of these indices.
+    """Refuses to make one tensor of images that were found to have different sizes: those of each field, of
+    the samples of these indices.
 
     Raises:
         BatchShapeError: they have.
@@ -192,7 +199,9 @@ def _different_sizes(part: str, a: tuple[int, Any], b: tuple[int, Any]) -> Batch
     prefix = f"{part} of " if part else ""
     one, other = (f"{prefix}index {index} is {size[1]} x {size[0]}" for index, size in (a, b))
     return BatchShapeError(
-        f"samples of one batch have different sizes: {one} and {other} (height x width). Add a transform that ends at one size, such as "
-        'RandomResizedCrop(224) or Resize(256) + CenterCrop(224); or leave the sizes as they are: collate="list" gives a list of images, '
+        f"samples of one batch have different sizes: {one} and {other} (height x width). Add a "
+        "transform that ends at one size, such as "
+        "RandomResizedCrop(224) or Resize(256) + CenterCrop(224); or leave the sizes as they are: "
+        'collate="list" gives a list of images, '
         'collate="padded" with pad_to=1 one tensor, padded with zeros to the largest.'
     )

@@ -1,5 +1,5 @@
-"""NativeRows: the fields beside the image that lie in a batch's slot; SlotImages: the images, whose sizes may differ. Both as tensors of
-single samples or of the whole batch.
+"""NativeRows: the fields beside the image that lie in a batch's slot; SlotImages: the images, whose sizes may
+differ. Both as tensors of single samples or of the whole batch.
 """
 
 from __future__ import annotations
@@ -108,9 +108,8 @@ def padded_images(values: torch.Tensor, sizes: npt.NDArray[np.int64]) -> Padded:
     lines = np.zeros((count + 1, width), np.bool_)  # a line within each image, and one below all
     lines[:count] = np.arange(width) < sizes[:, 1:]
     which = np.where(np.arange(height) < sizes[:, :1], np.arange(count)[:, None], count)
-    mask = lines.take(which.reshape(-1), axis=0).reshape(
-        count, height, width
-    )  # copies whole lines, where `&` takes pixels
+    # Copies whole lines, where `&` takes pixels.
+    mask = lines.take(which.reshape(-1), axis=0).reshape(count, height, width)
     return Padded(values, torch.from_numpy(mask), torch.from_numpy(np.ascontiguousarray(sizes)))
 
 
@@ -120,11 +119,13 @@ class NativeRows:
 
     Attributes:
         native: the field.
-        memory: the batch's memory, which the tensors keep; or other bytes, where the field outgrew its room there.
+        memory: the batch's memory, which the tensors keep; or other bytes, where the field outgrew its room
+            there.
         starts: the first byte of each row's values, and the end.
         kept: number of values in each row; None for masks, which have one.
         sizes: (height, width) of each row's image.
-        frame: size of the frame in whose top left corner each row's image lies; None: there is no larger frame.
+        frame: size of the frame in whose top left corner each row's image lies; None: there is no larger
+            frame.
     """
 
     native: NativeField
@@ -171,7 +172,8 @@ class NativeRows:
         )
 
     def joined(self, count: int) -> torch.Tensor:
-        """The first `count` rows of all samples, (count, ...), as they lie one after another in frames of one size; without a copy."""
+        """The first `count` rows of all samples, (count, ...), as they lie one after another in frames of
+        one size; without a copy."""
         return self.native.values(self.memory, int(self.starts[0]), count, self.frame or self.sizes[0])
 
 
@@ -206,19 +208,20 @@ class NativeValues:
         return default_collate(self.samples())
 
     def padded(self) -> Any:
-        """The rows as Collate pads them, in images of one size or one frame: Padded, or a tensor of masks of one size. They lie evenly."""
+        """The rows as Collate pads them, in images of one size or one frame: Padded, or a tensor of masks
+        of one size. They lie evenly."""
         return self._masks() if self.rows.kept is None else self._padded(self.rows.kept)
 
     def flat(self) -> Any:
-        """The rows as Collate joins them, in images of one size or one frame: Flat, or masks as padded() has them. They are compact."""
+        """The rows as Collate joins them, in images of one size or one frame: Flat, or masks as padded()
+        has them. They are compact."""
         if self.rows.kept is None:
             return self._masks()
         lengths, values = self.rows.kept, self.rows.joined(int(self.rows.kept.sum()))
         if self.keep is not None:
             lengths = self.rows.kept[self.keep]
-            if (
-                len(values) != lengths.sum()
-            ):  # a row that is left out for a field that Python reads has its values here
+            # A row that is left out for a field that Python reads has its values here.
+            if len(values) != lengths.sum():
                 values = values[
                     torch.from_numpy(
                         np.repeat(np.isin(np.arange(len(self.rows.kept)), self.keep), self.rows.kept)

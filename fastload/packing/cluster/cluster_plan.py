@@ -1,4 +1,5 @@
-"""ClusterPlan: what a task has to know to make any shard of a pack, and how a process of the cluster opens its source."""
+"""ClusterPlan: what a task has to know to make any shard of a pack, and how a process of the cluster opens
+its source."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from fastload.store import Schema
 
 _AGAIN = "every node has to see the source under the same path: put it on a file system that all nodes share"
 PROBES = 100
-"""Samples that the driver tries for one that it can read, and that every process of the cluster has to read too."""
+"""Samples that the driver tries for one that it can read, and that every process of the cluster has to
+read too."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ class SourceSpec:
         return cls(source, options, os.getcwd())
 
     def open(self) -> Source:
-        """Opens the source, in a process that packs nothing else. Raises as `open_source` does, or OSError."""
+        """Opens the source, in a process that packs nothing else. Raises as `open_source` does, or
+        OSError."""
         self.enter()
         return open_source(self.source, self.options)
 
     def enter(self) -> None:
-        """Makes the driver's working directory that of this process, if the source has relative paths. Raises OSError."""
+        """Makes the driver's working directory that of this process, if the source has relative paths.
+        Raises OSError."""
         paths = self.source if isinstance(self.source, list) else [self.source]
         if (
             any(isinstance(path, str) and not os.path.isabs(path) for path in paths)
@@ -59,7 +63,9 @@ class SourceSpec:
         ):
             os.chdir(
                 self.folder
-            )  # not absolute paths instead: messages and the summary name samples as the user named the source
+                # Not absolute paths instead: messages and the summary name samples as the user named the
+                # source
+            )
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,14 @@ class ClusterPlan:
         samples: number of samples in a shard.
         threads: number of threads of a task.
         out: the shared folder, absolute, or the URL.
-        staging: the folder of each node in which shards for a URL are made; None: the system's for temporary files.
+        staging: the folder of each node in which shards for a URL are made; None: the system's for temporary
+            files.
         offset: number in the name of the first shard.
         token: token of the driver's run.
         identity: digest of options and fields, which done-records name.
         probe: position of a sample that the driver could read; -1: there was none.
-        listed: the source, of a kind that lists its samples, with the row of that sample alone; None: each process opens the source.
+        listed: the source, of a kind that lists its samples, with the row of that sample alone; None: each
+            process opens the source.
         storage_options: options of the URL's store. They may be secret, and go to the tasks only.
         timeout: seconds within which a request to it is tried again; None: 60.
     """
@@ -122,7 +130,8 @@ def listed(job: PackJob, probe: int) -> Source | None:
 
 
 def open_whole(plan: ClusterPlan, node: str) -> Source:
-    """The source of a plan, in a process of the node `node`: a `Listed` one without its samples, which come with each range.
+    """The source of a plan, in a process of the node `node`: a `Listed` one without its samples, which come
+    with each range.
 
     Raises:
         PackError: the node cannot read the source, which the driver can.

@@ -1,4 +1,5 @@
-"""Depots: the folder or URL into which the tasks of a pack put what they made, as they and the driver see it."""
+"""Depots: the folder or URL into which the tasks of a pack put what they made, as they and the driver see
+it."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Depot(ABC):
 
     @abstractmethod
     def making(self, name: str) -> AbstractContextManager[Path]:
-        """A context with the path at which the file of this name is to be made; what is left there at the end is removed."""
+        """A context with the path at which the file of this name is to be made; what is left there at the
+        end is removed."""
 
     @abstractmethod
     def publish(self, path: Path, name: str) -> str | None:

@@ -1,5 +1,6 @@
-"""The driver of a pack on a cluster: submits a task for each range of the order, and makes the dataset of the shards that they published.
-RayEngine runs the tasks on a Ray cluster: this is the only module that imports ray, and it does so at RayEngine's use.
+"""The driver of a pack on a cluster: submits a task for each range of the order, and makes the dataset of the
+shards that they published. RayEngine runs the tasks on a Ray cluster: this is the only module that imports
+ray, and it does so at RayEngine's use.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from fastload.store.entries import shard_name
 from fastload.store.progress import SHARD_SIZE_LIMIT, check_same
 
 RETRIES = 10
-"""Times that a task is run again whose process or node was lost. Ray itself would count no kills by its memory monitor."""
+"""Times that a task is run again whose process or node was lost. Ray itself would count no kills by its
+memory monitor."""
 AHEAD = 2
 """Tasks that are submitted for each that the cluster can run at once."""
 NO_NODE_LIMIT = 300.0
@@ -44,15 +46,16 @@ CONNECT_LIMIT = 10.0
 NOTES_LIMIT = 30.0
 """Seconds for which the driver waits for the actor that knows at which sample a process was lost."""
 CANCEL_LIMIT = 30.0
-"""Seconds in which tasks that were cancelled should end; after that they are left to themselves, and publish nothing."""
+"""Seconds in which tasks that were cancelled should end; after that they are left to themselves, and
+publish nothing."""
 _WAIT = 5.0
 
 
 def _run(
     reference: list[Any], token: str, part: Part, watch: Watch | None, notes: Any
 ) -> RangeDone | RangeFailed:
-    """The remote function. `reference` holds the plan's, so that each process fetches the plan once, and not for each task. `notes` is the
-    actor that knows the samples at hand of watched processes.
+    """The remote function. `reference` holds the plan's, so that each process fetches the plan once, and not
+    for each task. `notes` is the actor that knows the samples at hand of watched processes.
     """
 
     def plan() -> ClusterPlan:
@@ -91,7 +94,8 @@ def connected(where: bool | str) -> Iterator[RayEngine]:
     """
     if where is not True and not (isinstance(where, str) and where):
         raise ArgumentError(
-            f"ray={where!r} is neither True nor the address of a Ray cluster, such as 'auto' or '10.0.0.5:6379'"
+            f"ray={where!r} is neither True nor the address of a Ray cluster, such as 'auto' or "
+            "'10.0.0.5:6379'"
         )
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError(f"packing on a cluster needs ray, which is not installed: {pip_install('ray')}")
@@ -107,7 +111,8 @@ def connected(where: bool | str) -> Iterator[RayEngine]:
         ray.init(address=address, log_to_driver=False, logging_level="warning")
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise PackError(
-            f"there is no Ray cluster at {address or 'the address that ray.init() uses'} ({_first_line(error)}): start one with `ray start "
+            f"there is no Ray cluster at {address or 'the address that ray.init() uses'} "
+            f"({_first_line(error)}): start one with `ray start "
             "--head`, or check the address"
         ) from error
     try:
@@ -117,7 +122,8 @@ def connected(where: bool | str) -> Iterator[RayEngine]:
 
 
 def _check_listens(address: str) -> None:
-    """Checks that something listens at HOST:PORT or ray://HOST:PORT: Ray itself tries for minutes, and then ends the process."""
+    """Checks that something listens at HOST:PORT or ray://HOST:PORT: Ray itself tries for minutes, and
+    then ends the process."""
     if address in ("auto", "local"):
         return
     parts = urlsplit(address if "://" in address else f"gcs://{address}")
@@ -132,13 +138,15 @@ def _check_listens(address: str) -> None:
             else ""
         )
         raise ArgumentError(
-            f"ray={address!r} is no address of a Ray cluster, such as auto, 10.0.0.5:6379 or ray://head:10001{exists}"
+            f"ray={address!r} is no address of a Ray cluster, such as auto, 10.0.0.5:6379 or "
+            f"ray://head:10001{exists}"
         )
     try:
         socket.create_connection((host, port), timeout=CONNECT_LIMIT).close()
     except OSError as error:
         raise PackError(
-            f"there is no Ray cluster at {address} ({error.strerror or error}): start one with `ray start --head`, or check the address"
+            f"there is no Ray cluster at {address} ({error.strerror or error}): start one with `ray "
+            "start --head`, or check the address"
         ) from None
 
 
@@ -160,14 +168,15 @@ class RayEngine:
             plan: sent to each process that runs one.
             numbers: numbers of the ranges.
             part: makes the part of a range, when its task is submitted.
-            first_wins: after a task failed at a sample, tasks of earlier ranges are still waited for, and no others: the last result that
-                comes is not always the earliest failure, which is for the caller to choose. Other failures end the iteration at once.
-                Without it a sample that ends its processes is left out.
+            first_wins: after a task failed at a sample, tasks of earlier ranges are still waited for, and no
+                others: the last result that comes is not always the earliest failure, which is for the caller
+                to choose. Other failures end the iteration at once. Without it a sample that ends its
+                processes is left out.
             discard: called after a process was lost, with its range: removes the files that it was writing.
 
         Raises:
-            PackError: the plan cannot be sent, a task was lost more than `RETRIES` times, or the cluster has no node for a task for too
-                long.
+            PackError: the plan cannot be sent, a task was lost more than `RETRIES` times, or the cluster has
+                no node for a task for too long.
             ResourceError: a task was lost as often, at last for want of memory.
         """
         tasks = _Tasks(plan, self._sent(plan), part)
@@ -186,7 +195,8 @@ class RayEngine:
                     alone = time.monotonic()
                 elif time.monotonic() - alone > NO_NODE_LIMIT:
                     raise PackError(
-                        f"the cluster has no node with {plan.threads} CPUs for {NO_NODE_LIMIT:.0f} seconds: start nodes, or give fewer "
+                        f"the cluster has no node with {plan.threads} CPUs for {NO_NODE_LIMIT:.0f} "
+                        "seconds: start nodes, or give fewer "
                         "workers, and go on with resume=True (--resume)"
                     )
                 for each in ready:
@@ -219,7 +229,8 @@ class RayEngine:
         except Exception as error:
             kind = type(plan.spec.source).__name__
             raise PackError(
-                f"the source, a {kind}, cannot be sent to the nodes ({_first_line(error)}): give a path, or an object that pickle can send"
+                f"the source, a {kind}, cannot be sent to the nodes ({_first_line(error)}): give a "
+                "path, or an object that pickle can send"
             ) from error
 
     def _result(self, task: Any, number: int) -> RangeDone | RangeFailed:
@@ -279,7 +290,8 @@ class _Tasks:
         return ready
 
     def lost(self, number: int, error: Exception, *, leave_out: bool) -> Killer | None:
-        """Counts a lost process of a range. Returns the sample that ended it where that is the task's failure; None: it is to be run again.
+        """Counts a lost process of a range. Returns the sample that ended it where that is the task's
+        failure; None: it is to be run again.
 
         Raises:
             PackError, ResourceError: the task was lost more than `RETRIES` times.
@@ -364,12 +376,15 @@ def _lost(plan: ClusterPlan, number: int, losses: TaskLosses, error: Exception) 
     last = f", at last at {at.name}" if at is not None and at.name else ""
     if _cause(error) is Cause.MEMORY:
         return ResourceError(
-            f"the nodes have no memory for the task of {shard}, which Ray ended {times} times{last}: use fewer workers, or a lower "
+            f"the nodes have no memory for the task of {shard}, which Ray ended {times} times{last}: "
+            "use fewer workers, or a lower "
             "max_pixels, and go on with resume=True (--resume)"
         )
     return PackError(
-        f"the process of the task of {shard} was lost {times} times{last} ({_first_line(error).rstrip('.')}): the kernel kills processes "
-        "where memory is short, so look at the node's memory and Ray's logs, leave out or mend a sample that is too large, and go on with "
+        f"the process of the task of {shard} was lost {times} times{last} "
+        f"({_first_line(error).rstrip('.')}): the kernel kills processes "
+        "where memory is short, so look at the node's memory and Ray's logs, leave out or mend a "
+        "sample that is too large, and go on with "
         "resume=True (--resume)"
     )
 
@@ -414,8 +429,9 @@ def run_on_cluster(
 
 
 class Gathered:
-    """Results of the tasks, which come in any order. A tally names up to `NAMES_KEPT` samples of each kind, which would be gigabytes of
-    10^8 samples that decode with warnings: so those of neighbouring ranges are merged as they come.
+    """Results of the tasks, which come in any order. A tally names up to `NAMES_KEPT` samples of each kind,
+    which would be gigabytes of 10^8 samples that decode with warnings: so those of neighbouring ranges are
+    merged as they come.
 
     Attributes:
         records: the done-records by the numbers of their ranges, without their tallies.

@@ -1,18 +1,22 @@
-"""TaskLosses: the lost worker processes of one task, and the sample that they were lost at. SampleNotes: the sample at hand of each task.
+"""TaskLosses: the lost worker processes of one task, and the sample that they were lost at. SampleNotes: the
+sample at hand of each task.
 
 NOTE [ cluster: which sample killed a process ]
-A process that a signal or os._exit ends says nothing, and Ray knows only that it is gone. Writing down each sample before it is packed
-would cost a message a sample, so a task does that only after it lost a process:
+A process that a signal or os._exit ends says nothing, and Ray knows only that it is gone. Writing down each
+sample before it is packed would cost a message a sample, so a task does that only after it lost a process:
 1. The first process of a task packs with all its threads, and notes nothing.
-2. Each later one is *watched*: it packs one sample at a time, and notes each one with an actor before it reads it. The actor outlives it.
-3. A sample at which `CONFIRM` watched processes were lost, without another one between, is the killer. One loss could be anybody's fault:
-   the kernel ends a process for the memory that another one took.
-4. Losses of a whole node never count against a sample, and the node's raylet has seen the other processes end. So no process that is still
-   alive can publish the shard with a sample that another process leaves out.
-5. Under on_error="skip" the killer is left out, and the task goes on with the others, watched. A crash starts the count of losses anew, so
-   that a shard may have any number of killers. Want of memory does not: where a node is short of memory for every sample, the pack ends
-   after `RETRIES` losses, and leaves out no more samples.
-6. Under on_error="raise" a killer that crashed its processes is the failure of the task. Want of memory is tried again up to the end.
+2. Each later one is *watched*: it packs one sample at a time, and notes each one with an actor before it
+   reads it. The actor outlives it.
+3. A sample at which `CONFIRM` watched processes were lost, without another one between, is the killer. One
+   loss could be anybody's fault: the kernel ends a process for the memory that another one took.
+4. Losses of a whole node never count against a sample, and the node's raylet has seen the other processes
+   end. So no process that is still alive can publish the shard with a sample that another process leaves out.
+5. Under on_error="skip" the killer is left out, and the task goes on with the others, watched. A crash starts
+   the count of losses anew, so that a shard may have any number of killers. Want of memory does not: where a
+   node is short of memory for every sample, the pack ends after `RETRIES` losses, and leaves out no more
+   samples.
+6. Under on_error="raise" a killer that crashed its processes is the failure of the task. Want of memory is
+   tried again up to the end.
 """
 
 from __future__ import annotations
@@ -28,8 +32,8 @@ CONFIRM = 2
 class Cause(Enum):
     """Kind of a loss, as Ray tells it. Its value is the text for a sample.
 
-    `CRASH` is a signal, the kernel's for want of memory among them, or an exit; `MEMORY` is Ray's memory monitor; `NODE` is the loss of the
-    whole node.
+    `CRASH` is a signal, the kernel's for want of memory among them, or an exit; `MEMORY` is Ray's memory
+    monitor; `NODE` is the loss of the whole node.
     """
 
     CRASH = "packing it ended its worker process {times} times (Ray's worker logs may show where)"
@@ -68,7 +72,8 @@ class SampleNotes:
 
 @dataclass(frozen=True)
 class Killer:
-    """A sample that ends the processes that pack it: its place in the order, its name, and the reason for which it is left out."""
+    """A sample that ends the processes that pack it: its place in the order, its name, and the reason for
+    which it is left out."""
 
     place: int
     name: str
@@ -93,7 +98,8 @@ class TaskLosses:
     _same: int = 0  # losses at `at_hand`, one after the other
 
     def add(self, cause: Cause, at_hand: AtHand | None) -> Killer | None:
-        """Counts a loss of the running process; returns the sample that is found to be the killer by this loss."""
+        """Counts a loss of the running process; returns the sample that is found to be the killer by this
+        loss."""
         self.count += 1
         self.attempt += 1
         if cause is Cause.NODE:

@@ -1,4 +1,5 @@
-"""ClusterOut: OUT of a pack on a cluster, a folder or a URL, as the driver sees it: its state, the begin, and the commit."""
+"""ClusterOut: OUT of a pack on a cluster, a folder or a URL, as the driver sees it: its state, the begin,
+and the commit."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class ClusterOut(ABC):
         self.title = depot.title
 
     def begin(self, journal: ClusterJournal) -> None:
-        """Writes progress.json: from now on the tasks of this driver may publish, and those of no other. Raises OSError."""
+        """Writes progress.json: from now on the tasks of this driver may publish, and those of no other.
+        Raises OSError."""
         self.depot.write(JOURNAL_NAME, journal.to_bytes())
 
     def check_token(self, token: str) -> None:
@@ -70,7 +72,8 @@ class ClusterOut(ABC):
     def commit(
         self, manifest: Manifest, sections: Mapping[str, tuple[int, int]], etags: Mapping[str, str | None]
     ) -> Manifest:
-        """Writes the sidecar, then the manifest, and removes the files that only the tasks needed; returns the manifest with its sidecar.
+        """Writes the sidecar, then the manifest, and removes the files that only the tasks needed; returns
+        the manifest with its sidecar.
 
         Args:
             manifest: names shards that were published.
@@ -88,7 +91,8 @@ class ClusterOut(ABC):
 
 
 def sections_at(depot: Depot, sizes: Mapping[str, tuple[int, int]]) -> Callable[[ShardEntry], Parts]:
-    """Returns a function that reads a shard's section where its task put it; `sizes` has size and checksum of each, by the shard's name."""
+    """Returns a function that reads a shard's section where its task put it; `sizes` has size and checksum
+    of each, by the shard's name."""
 
     def read(shard: ShardEntry) -> Parts:
         name = section_name(file_number(shard.file))
@@ -99,7 +103,8 @@ def sections_at(depot: Depot, sizes: Mapping[str, tuple[int, int]]) -> Callable[
             return open_section(memoryview(data), shard)
         except Bad as error:
             raise DatasetError(
-                f"{depot.title}/{name} cannot be used ({error}): remove it and {shard.file}, and go on with resume=True (--resume)"
+                f"{depot.title}/{name} cannot be used ({error}): remove it and {shard.file}, and go "
+                "on with resume=True (--resume)"
             ) from None
 
     return read
@@ -127,7 +132,8 @@ class _Folder(ClusterOut):
             self.journal = ClusterJournal.from_bytes(data, self.title)
         elif any(SHARD_NAME.fullmatch(name) for name in names):
             raise PackError(
-                f"{self.title} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite packs it again"
+                f"{self.title} {LOST}; there is no {JOURNAL_NAME} with which to go on, --overwrite "
+                "packs it again"
             )
 
     def _sweep(self, kept: set[str]) -> None:
@@ -177,7 +183,8 @@ def open_out(out: str | os.PathLike[str], run: RunOptions) -> Iterator[ClusterOu
 
 
 class BucketOut(ClusterOut):
-    """The objects below a URL. A store knows no lock: the token of progress.json stops the tasks of all drivers but the last."""
+    """The objects below a URL. A store knows no lock: the token of progress.json stops the tasks of all
+    drivers but the last."""
 
     def __init__(self, objects: Objects, url: str, run: RunOptions) -> None:
         super().__init__(BucketDepot(objects, None))
@@ -203,7 +210,8 @@ class BucketOut(ClusterOut):
             )
         elif self._bucket.begun:
             raise PackError(
-                f"{self.title} holds parts of a dataset that was not begun on a cluster: --overwrite starts again"
+                f"{self.title} holds parts of a dataset that was not begun on a cluster: --overwrite "
+                "starts again"
             )
 
     def _begun(self) -> ClusterJournal | None:
@@ -236,7 +244,8 @@ class BucketOut(ClusterOut):
 
 
 def _made_by(journal: ClusterJournal, manifest: Manifest | None) -> bool:
-    """Returns True if the manifest at a URL belongs to the pack that a journal began, and not to the dataset that it will replace."""
+    """Returns True if the manifest at a URL belongs to the pack that a journal began, and not to the
+    dataset that it will replace."""
     return manifest is not None and all(
         file_number(shard.file) >= journal.offset for shard in manifest.shards
     )

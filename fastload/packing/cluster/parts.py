@@ -1,7 +1,9 @@
-"""Part: the samples of one range of the order, as the driver sends them to a task; and their source in the task's process.
+"""Part: the samples of one range of the order, as the driver sends them to a task; and their source in the
+task's process.
 
-Only the driver knows the whole list of samples. Of a source that lists them (`Listed`) a task gets the rows of its samples; of any other
-one, which the task opens itself, their positions. A digest of their names tells whether the node has the same samples.
+Only the driver knows the whole list of samples. Of a source that lists them (`Listed`) a task gets the rows
+of its samples; of any other one, which the task opens itself, their positions. A digest of their names tells
+whether the node has the same samples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Files of a pack on a cluster that are gone at its end: progress.json of the driver, and the done-record and section of each shard."""
+"""Files of a pack on a cluster that are gone at its end: progress.json of the driver, and the done-record
+and section of each shard."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ class ClusterJournal:
             content = parse(data, what)
             if not is_cluster(content):
                 raise PackError(
-                    f"{title} was begun on one machine, or is a download: go on without a cluster, or --overwrite starts again"
+                    f"{title} was begun on one machine, or is a download: go on without a cluster, "
+                    "or --overwrite starts again"
                 )
             check_version(content, CLUSTER_FORMAT, _VERSION, what)
             content = unseal(content, what)
@@ -96,7 +98,8 @@ class DoneRecord:
     """Record of the shard of one range of the order, once it is published.
 
     Attributes:
-        shard: its entry in the manifest, as if it were alone in a dataset; None: all samples of the range were left out: there is no shard.
+        shard: its entry in the manifest, as if it were alone in a dataset; None: all samples of the range
+            were left out: there is no shard.
         etag: ETag of its object at a URL; None in a folder, and for stores that have none.
         section: size and CRC32C of its section of the sidecar.
         state: the tally of the range, as `Tally.state` returns it.
@@ -168,7 +171,8 @@ class DoneRecord:
 
 
 def job_identity(schema: Schema, options: Mapping[str, Any], varying: tuple[str, ...]) -> str:
-    """Digest of what a shard's bytes depend on besides its samples: the fields, and the options that a resume may not change."""
+    """Digest of what a shard's bytes depend on besides its samples: the fields, and the options that a
+    resume may not change."""
     kept = {name: value for name, value in options.items() if name not in varying}
     text = json.dumps([schema.to_json(), kept], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

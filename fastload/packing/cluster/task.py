@@ -1,4 +1,5 @@
-"""The task of one range: packs the samples of N consecutive places of the order into one shard, and publishes it."""
+"""The task of one range: packs the samples of N consecutive places of the order into one shard, and
+publishes it."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class RangeFailed:
 
 @dataclass(frozen=True)
 class Watched:
-    """Settings of a task that has lost a process: it packs one sample at a time (NOTE [ cluster: which sample killed a process ]).
+    """Settings of a task that has lost a process: it packs one sample at a time (NOTE [ cluster: which sample
+    killed a process ]).
 
     Attributes:
         left_out: reasons by the places of the samples that it leaves out.
@@ -121,7 +123,8 @@ class ShardWriter:
 
 
 class RangePacker:
-    """Makes shards of one plan, in one process. It opens the source once, and holds the samples of one range at a time.
+    """Makes shards of one plan, in one process. It opens the source once, and holds the samples of one range
+    at a time.
 
     Raises:
         PackError: the node does not see the source, or OUT, as the driver does.
@@ -163,7 +166,8 @@ class RangePacker:
         data = self._depot.read(JOURNAL_NAME, MANIFEST_BYTES)
         if data is None:
             raise PackError(
-                f"{out} is not the same folder on node {node} as where the driver runs (its {JOURNAL_NAME} is not there): give a folder "
+                f"{out} is not the same folder on node {node} as where the driver runs (its "
+                f"{JOURNAL_NAME} is not there): give a folder "
                 "that all nodes share, or a URL"
             )
         if ClusterJournal.from_bytes(data, out).token != self._plan.token:
@@ -173,7 +177,8 @@ class RangePacker:
         return names_of(number + self._plan.offset)
 
     def _published(self, number: int, job: PackJob) -> DoneRecord | None:
-        """The done-record of a range whose shard is there, made of the samples that the source has now; None: it is to be made."""
+        """The done-record of a range whose shard is there, made of the samples that the source has now;
+        None: it is to be made."""
         shard_file, section_file, done_file = self._names(number)
         data = self._depot.read(done_file, MANIFEST_BYTES)
         if data is None:
@@ -222,9 +227,8 @@ class RangePacker:
         tally, lists = Tally(), isinstance(self._whole, Listed) and self._whole.lists_files
         tally.max_pixels = job.options.max_pixels
         prepare = partial(prepare_sample, self._schema)
-        workers = (
-            0 if self._plan.threads == 1 else self._plan.threads
-        )  # a task of one CPU has no use for a second thread
+        # A task of one CPU has no use for a second thread.
+        workers = 0 if self._plan.threads == 1 else self._plan.threads
         made = (
             job.outcomes(prepare, 0, len(job.order), workers)
             if watched is None
@@ -248,7 +252,8 @@ class RangePacker:
 def _watched(
     job: PackJob, prepare: Callable[..., Prepared], start: int, watched: Watched
 ) -> Generator[Outcome]:
-    """Outcomes of a range, whose first place is `start`, one sample at a time, each of which is noted before it is read, or left out."""
+    """Outcomes of a range, whose first place is `start`, one sample at a time, each of which is noted
+    before it is read, or left out."""
     for at in range(len(job.order)):
         position = int(job.order[at])
         name = job.source.name(position)
@@ -268,7 +273,8 @@ _packers: dict[str, RangePacker] = {}
 def pack_range(
     plan: Callable[[], ClusterPlan], token: str, part: Part, watched: Watched | None = None
 ) -> RangeDone | RangeFailed:
-    """Makes the shard of a range in this process, which keeps the source open for the next one. `plan` returns the plan of the token."""
+    """Makes the shard of a range in this process, which keeps the source open for the next one. `plan`
+    returns the plan of the token."""
     packer = _packers.get(token)
     if packer is None:
         while _packers:

@@ -1,7 +1,8 @@
-"""Kinds of fields, one class each: checks, encoding, parsing, and the forms that values have in tensors, tables and files.
+"""Kinds of fields, one class each: checks, encoding, parsing, and the forms that values have in tensors,
+tables and files.
 
-A kind is added here: a class in a file of this room, and its instance in KINDS. Other rooms ask `Field.handler` for what they need to know,
-and compare no kind by its name.
+A kind is added here: a class in a file of this room, and its instance in KINDS. Other rooms ask
+`Field.handler` for what they need to know, and compare no kind by its name.
 """
 
 from __future__ import annotations

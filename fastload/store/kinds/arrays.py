@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fastload.store.field import Field
 
 ARRAY_DTYPES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+    "float64",
 )  # fmt: skip
 ROW_LIMIT = 1 << 24
 """Limit on one row of an array field, in bytes; larger values belong in a field of kind bytes."""

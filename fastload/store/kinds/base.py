@@ -24,10 +24,11 @@ Size = tuple[int, int]
 Entry = tuple[int, int, Any]
 """(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
 Collated = Literal["stack", "list", "picture", "masks", "rows"]
-"""Form in which `fastload.batch.collate` joins the values of several samples: one tensor, a list, pictures (..., height, width), or any
-number of rows, which are pictures where it is "masks"."""
+"""Form in which `fastload.batch.collate` joins the values of several samples: one tensor, a list, pictures
+(..., height, width), or any number of rows, which are pictures where it is "masks"."""
 Member = Literal["", "picture", "npy", "json"]
-"""The file of a sample in a tar that holds a field's value alone; "": the value stands in the sample's .json."""
+"""The file of a sample in a tar that holds a field's value alone; "": the value stands in the sample's
+.json."""
 
 
 @dataclass(slots=True)
@@ -82,20 +83,25 @@ class UprightTurn(Protocol):
 class FieldKind:
     """Behaviour of the fields of one kind: the only code that knows the kind by its name.
 
-    1. Instances hold no state, and any thread may call them. `fastload.store.kinds.KINDS` has one for each name.
-    2. `settled` is called once, when a Field is made. `for_field` then returns the instance for that field: a kind with two stored forms
-       has one for each. `Field.handler` is that instance, of which everything else is asked.
-    3. `encode` checks a value that is packed, and adds to SampleParts: the value of a column where `is_column`, else entries of the
-       record; and a value for each of `hidden_names`. A wrong value is a PackError that names the field.
-    4. `parse` gets bytes that may be damaged or hostile, and checks each length. What does not hold is a SampleError with the reason
-       alone. The value of what `encode` stored is equal to the value that was packed.
-    5. `plain` is the value for files and tables: `to_json`, `arrow_value` and the writers of export take it. `from_json` of `to_json` is
-       a value that `encode` takes.
-    6. torch and pyarrow are not imported here: `tensors` gets the function that makes a tensor of an array, and Arrow types are made with
-       the module that is handed in.
-    7. The defaults are those of a kind that lies in the record and has bytes, and that no transform moves. Such a kind defines `encode`,
-       `parse`, `to_json` and `from_json`, and is delivered by every engine. A kind that is moved with the image, `in_native_row`, needs
-       the native engine to know it too: `native_item` and csrc/engine/fields.h.
+    1. Instances hold no state, and any thread may call them. `fastload.store.kinds.KINDS` has one for each
+       name.
+    2. `settled` is called once, when a Field is made. `for_field` then returns the instance for that field: a
+       kind with two stored forms has one for each. `Field.handler` is that instance, of which everything else
+       is asked.
+    3. `encode` checks a value that is packed, and adds to SampleParts: the value of a column where
+       `is_column`, else entries of the record; and a value for each of `hidden_names`. A wrong value is a
+       PackError that names the field.
+    4. `parse` gets bytes that may be damaged or hostile, and checks each length. What does not hold is a
+       SampleError with the reason alone. The value of what `encode` stored is equal to the value that was
+       packed.
+    5. `plain` is the value for files and tables: `to_json`, `arrow_value` and the writers of export take it.
+       `from_json` of `to_json` is a value that `encode` takes.
+    6. torch and pyarrow are not imported here: `tensors` gets the function that makes a tensor of an array,
+       and Arrow types are made with the module that is handed in.
+    7. The defaults are those of a kind that lies in the record and has bytes, and that no transform moves.
+       Such a kind defines `encode`, `parse`, `to_json` and `from_json`, and is delivered by every engine. A
+       kind that is moved with the image, `in_native_row`, needs the native engine to know it too:
+       `native_item` and csrc/engine/fields.h.
 
     Attributes:
         name: the kind's, in a Field and in the manifest.
@@ -127,8 +133,10 @@ class FieldKind:
         is_text: the stored bytes are UTF-8 of which programs expect texts.
         collated: see `Collated`.
         member: see `Member`.
-        moved_as: argument by which transforms of whole batches take it with the image: "masks", "boxes", "keypoints"; "": they cannot.
-        tv_class: name of its class among torchvision's tv_tensors or in `fastload.dataset.points`; "": a plain tensor.
+        moved_as: argument by which transforms of whole batches take it with the image: "masks", "boxes",
+            "keypoints"; "": they cannot.
+        tv_class: name of its class among torchvision's tv_tensors or in `fastload.dataset.points`; "": a
+            plain tensor.
         coco_part: key of an annotation that holds it in COCO's layout; "": a further key of its own name.
         takes_null: a null of a source is a value.
     """
@@ -168,7 +176,8 @@ class FieldKind:
     takes_null = False
 
     def settled(self, field: Field) -> tuple[str, tuple[int | None, ...]]:
-        """The dtype and shape of a new field, with defaults filled in. Raises ArgumentError where a field of this kind cannot have them."""
+        """The dtype and shape of a new field, with defaults filled in. Raises ArgumentError where a field
+        of this kind cannot have them."""
         dtype = self.settled_dtype(field)
         if field.shape:
             raise unfit(field, f"shape {shown(field.shape)}", f"kind {self.name} takes none")
@@ -218,7 +227,8 @@ class FieldKind:
         raise NotImplementedError(self.name)
 
     def check_entry(self, field: Field, kind: int) -> None:
-        """Raises SampleError with the reason alone where the record's entry of the field is of another kind than `encode` writes."""
+        """Raises SampleError with the reason alone where the record's entry of the field is of another
+        kind than `encode` writes."""
         if kind != self.entry:
             raise wrong(f"field {field.name!r} is stored as kind {kind}, not as {self.name}")
 
@@ -245,7 +255,8 @@ class FieldKind:
         return value
 
     def from_json(self, field: Field, value: Any) -> Any:
-        """The value for `encode`, from `to_json`; `encode` checks what it must be beyond its form. Raises ValueError."""
+        """The value for `encode`, from `to_json`; `encode` checks what it must be beyond its form. Raises
+        ValueError."""
         return value
 
     def from_exported(self, field: Field, value: Any) -> Any:
@@ -257,15 +268,18 @@ class FieldKind:
         raise ValueError(f"a cell holds no {self.name}")
 
     def cell_bytes(self, cell: str) -> bytes:
-        """The bytes that a table's cell is stored as, where a field is added to a dataset and is no column."""
+        """The bytes that a table's cell is stored as, where a field is added to a dataset and is no
+        column."""
         return cell.encode("utf-8", "surrogatepass")
 
     def from_python(self, field: Field, value: Any) -> Any:
-        """The value for `encode`, from a value of a table's row that is not null. Raises as `encode`, or ValueError."""
+        """The value for `encode`, from a value of a table's row that is not null. Raises as `encode`, or
+        ValueError."""
         return value if isinstance(value, str | bytes | float) else str(value)
 
     def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> Any:
-        """The value for `encode`, from an array or tensor of a Dataset; `channels_first`: it is one of torchvision's images."""
+        """The value for `encode`, from an array or tensor of a Dataset; `channels_first`: it is one of
+        torchvision's images."""
         return array
 
     def empty(self, field: Field) -> Any:
@@ -285,7 +299,8 @@ class FieldKind:
         return self.tv_class
 
     def arrow_type(self, field: Field, arrow: Any) -> Any:
-        """The Arrow type of `arrow_value` in a table of columns; not of columns, or of rows of one shape, which are made of arrays."""
+        """The Arrow type of `arrow_value` in a table of columns; not of columns, or of rows of one shape,
+        which are made of arrays."""
         return arrow.large_binary()
 
     def arrow_value(self, value: Any) -> Any:
@@ -301,7 +316,8 @@ class FieldKind:
         return False
 
     def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
-        """A value for `encode` in the upright picture of its image, where it was drawn on the pixels as stored."""
+        """A value for `encode` in the upright picture of its image, where it was drawn on the pixels as
+        stored."""
         raise NotImplementedError(self.name)
 
     def fits_coco(self, field: Field) -> bool:
@@ -309,7 +325,8 @@ class FieldKind:
         return True
 
     def native_item(self, field: Field) -> dict[str, Any]:
-        """Description of a field in native rows for `core.Source`: "kind", "unit" (bytes of a value), and further keys of its kind."""
+        """Description of a field in native rows for `core.Source`: "kind", "unit" (bytes of a value), and
+        further keys of its kind."""
         raise NotImplementedError(self.name)
 
     def native_dtype(self, field: Field) -> np.dtype[Any]:
@@ -349,7 +366,8 @@ def wrong(reason: str) -> SampleError:
 
 
 def decimals(values: npt.NDArray[Any] | np.generic) -> Any:
-    """Numbers as lists of Python's, those of fewer than 64 bits as the shortest decimals that give the same float."""
+    """Numbers as lists of Python's, those of fewer than 64 bits as the shortest decimals that give the
+    same float."""
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.dtype.itemsize < 8 and array.size:
         short = array.astype("U32").astype(np.float64)
@@ -359,7 +377,8 @@ def decimals(values: npt.NDArray[Any] | np.generic) -> Any:
 
 
 def numbers(field: Field, value: object) -> npt.NDArray[Any]:
-    """A value as an array of numbers or bools. Raises PackError, which names what else is in it as it was given."""
+    """A value as an array of numbers or bools. Raises PackError, which names what else is in it as it was
+    given."""
     try:
         given = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
@@ -405,14 +424,14 @@ def array_value(field: Field, value: object, *, any_rows: bool = False) -> npt.N
 
 
 def array_of_json(field: Field, value: Any) -> npt.NDArray[Any]:
-    """Nested lists of numbers as an array; ragged ones raise ValueError, and numbers beyond 64 bits OverflowError."""
+    """Nested lists of numbers as an array; ragged ones raise ValueError, and numbers beyond 64 bits
+    OverflowError."""
     if not isinstance(value, list | int | float):
         raise ValueError("an array is a list of numbers, or of lists of them")
     found = np.array(value)
     if found.dtype.kind in "fO" and np.dtype(field.dtype).kind in "iu" and found.size:
-        numbers = np.array(
-            value, object
-        )  # NumPy makes floats of whole numbers of which some need all 64 bits
+        # NumPy makes floats of whole numbers of which some need all 64 bits.
+        numbers = np.array(value, object)
         if all(type(each) is int for each in numbers.reshape(-1)):
             found = np.array(value, field.dtype)
     if found.dtype.kind not in "biuf":

@@ -1,4 +1,5 @@
-"""Image codecs: how an image is stored in a record, one class a codec. CODECS has each by its name, BY_ENTRY by its entry's kind."""
+"""Image codecs: how an image is stored in a record, one class a codec. CODECS has each by its name,
+BY_ENTRY by its entry's kind."""
 
 from __future__ import annotations
 
@@ -24,8 +25,10 @@ class ImageCodec:
     """One way to store an image.
 
     1. Instances hold no state, and any thread may call them.
-    2. `encoded` checks an image that is packed. All others get stored bytes, which may be damaged or hostile, and check each length.
-    3. `opened` comes first of these: it gives the bytes that lie elsewhere, and the codec that the others are asked of.
+    2. `encoded` checks an image that is packed. All others get stored bytes, which may be damaged or hostile,
+       and check each length.
+    3. `opened` comes first of these: it gives the bytes that lie elsewhere, and the codec that the others are
+       asked of.
     4. What does not hold is a SampleError with the reason alone.
 
     Attributes:
@@ -220,7 +223,8 @@ class RawCodec(ImageCodec):
 
 
 class PlaceCodec(ImageCodec):
-    """The place of an image's file in another one, bytes of a `fastload.store.shard.StoredPlace`. `opened` makes it that file."""
+    """The place of an image's file in another one, bytes of a `fastload.store.shard.StoredPlace`. `opened`
+    makes it that file."""
 
     name = "place"
     entry = core.KIND_PLACE
@@ -238,7 +242,8 @@ class PlaceCodec(ImageCodec):
 
 
 class PlanesCodec(ImageCodec):
-    """Pixels of a mask, or of an image of another form than 8-bit RGB, losslessly. csrc/store/planes.h has the bytes."""
+    """Pixels of a mask, or of an image of another form than 8-bit RGB, losslessly. csrc/store/planes.h has
+    the bytes."""
 
     name = "planes"
     entry = core.KIND_PLANES
@@ -261,11 +266,13 @@ class PlanesCodec(ImageCodec):
         header = core.planes_header(data)
         if (header.height, header.width) != size:
             raise wrong(
-                f"field {field.name!r} is {header.width} x {header.height}, the columns say {size[1]} x {size[0]}"
+                f"field {field.name!r} is {header.width} x {header.height}, the columns say "
+                f"{size[1]} x {size[0]}"
             )
         if header.dtype != field.stored_dtype or header.channels != field.channels:
             raise wrong(
-                f"field {field.name!r} has {header.channels} channels of {header.dtype}, the schema says {field}"
+                f"field {field.name!r} has {header.channels} channels of {header.dtype}, the schema "
+                f"says {field}"
             )
         return core.decode_planes(data)
 

@@ -1,4 +1,5 @@
-"""Kinds of fixed size, which are columns: whole numbers and floats. `fastload.store.kinds.arrays` has arrays."""
+"""Kinds of fixed size, which are columns: whole numbers and floats. `fastload.store.kinds.arrays` has
+arrays."""
 
 from __future__ import annotations
 

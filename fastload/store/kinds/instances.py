@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class InstancesKind(AnyRowsKind):
-    """Binary masks: uint8 (number, height, width) of 0 and 1. Plain ones are COCO's RLE, {"size": [height, width], "counts": text}."""
+    """Binary masks: uint8 (number, height, width) of 0 and 1. Plain ones are COCO's RLE, {"size": [height,
+    width], "counts": text}."""
 
     name = "instances"
     has_objects = True

@@ -36,7 +36,8 @@ class StoredImage:
     """An image in the form that is stored: the value of an image field besides the first.
 
     Attributes:
-        kind: name of its codec: "jpeg", "dct" (bytes that `core.DctCoder` made), "raw", "place" or "planes" (of `core.encode_planes`).
+        kind: name of its codec: "jpeg", "dct" (bytes that `core.DctCoder` made), "raw", "place" or "planes"
+            (of `core.encode_planes`).
         data: bytes; for "raw" also pixels uint8 (height, width, 3).
         height: pixels.
         width: pixels.
@@ -68,7 +69,8 @@ class PictureKind(FieldKind):
 
 
 class ImageKind(PictureKind):
-    """Images of 8-bit RGB, which an image codec stores. A field of another form is one of `PlanesImageKind`."""
+    """Images of 8-bit RGB, which an image codec stores. A field of another form is one of
+    `PlanesImageKind`."""
 
     name = "image"
     dtypes = ("", "uint8", "uint16")
@@ -98,7 +100,8 @@ class ImageKind(PictureKind):
     def encode(self, field: Field, number: int, value: object, parts: SampleParts) -> None:
         if not isinstance(value, StoredImage):
             raise PackError(
-                f"field {field.name!r} ({field}) cannot hold a {type(value).__name__}: images besides the first are StoredImage"
+                f"field {field.name!r} ({field}) cannot hold a {type(value).__name__}: images "
+                "besides the first are StoredImage"
             )
         if value.index:
             parts.entries.append((number | core.RECORD_INDEX, core.KIND_INDEX, value.index))
@@ -110,13 +113,15 @@ class ImageKind(PictureKind):
         """(record kind, bytes) of an image. Raises PackError."""
         if not (1 <= image.height <= SIDE_LIMIT and 1 <= image.width <= SIDE_LIMIT):
             raise PackError(
-                f"field {field.name!r} (image) has height {image.height} and width {image.width}; both must be at least 1"
+                f"field {field.name!r} (image) has height {image.height} and width {image.width}; "
+                "both must be at least 1"
             )
         codec = CODECS.get(image.kind)
         if codec is PLANES or not self.is_rgb:
             if codec is not PLANES or self.is_rgb or not isinstance(image.data, bytes):
                 raise PackError(
-                    f"field {field.name!r} ({field}) is of kind {image.kind!r}; images of 8-bit RGB are no planes, all others are"
+                    f"field {field.name!r} ({field}) is of kind {image.kind!r}; images of 8-bit RGB "
+                    "are no planes, all others are"
                 )
         elif codec is None:
             kinds = ", ".join(each.name for each in BY_ENTRY.values())
@@ -134,7 +139,8 @@ class ImageKind(PictureKind):
         return np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
     def tensors(self, value: Any, make: Callable[[npt.NDArray[Any]], Any]) -> Any:
-        """Pixels (height, width[, channels]) as a contiguous tensor (channels, height, width) of its own memory."""
+        """Pixels (height, width[, channels]) as a contiguous tensor (channels, height, width) of its own
+        memory."""
         planes = value[None] if value.ndim == 2 else value.transpose(2, 0, 1)
         return make(np.array(planes, order="C"))
 
@@ -175,12 +181,14 @@ class MaskKind(PictureKind):
             raise refuse(field, value, f"labels are whole numbers, not {labels.dtype}")
         if labels.shape != parts.canvas:
             raise PackError(
-                f"field {field.name!r} (mask) has shape {labels.shape}, its image {parts.canvas} (height, width)"
+                f"field {field.name!r} (mask) has shape {labels.shape}, its image {parts.canvas} "
+                "(height, width)"
             )
         limit = np.iinfo(field.dtype).max
         if labels.dtype != field.stored_dtype and not (labels.min() >= 0 and labels.max() <= limit):
             raise PackError(
-                f"field {field.name!r} (mask) has labels from {labels.min()} to {labels.max()}; {field.dtype} holds 0 to {limit}"
+                f"field {field.name!r} (mask) has labels from {labels.min()} to {labels.max()}; "
+                f"{field.dtype} holds 0 to {limit}"
             )
         parts.entries.append(
             (number, self.entry, core.encode_planes(labels.astype(field.stored_dtype, copy=False)))

@@ -20,7 +20,8 @@ _FLOAT_BYTES = 4
 
 
 class PolygonsKind(AnyRowsKind):
-    """Polygons, whose value is a list of objects, each a list of parts, float32 (points, 2). Plain parts are the same."""
+    """Polygons, whose value is a list of objects, each a list of parts, float32 (points, 2). Plain parts
+    are the same."""
 
     name = "polygons"
     dtypes = ("float32",)
@@ -110,7 +111,8 @@ def turned_part(part: Any, turn: UprightTurn) -> Any:
 
 
 def polygons_of(row: memoryview) -> list[list[npt.NDArray[np.float32]]]:
-    """Polygons as csrc/engine/polygons.h writes them, in the first bytes of `row`, which may go on: of each object its parts."""
+    """Polygons as csrc/engine/polygons.h writes them, in the first bytes of `row`, which may go on: of
+    each object its parts."""
     numbers = np.frombuffer(row, "<u4", len(row) // 4)
     objects = int(numbers[0])
     parts = numbers[1 : 1 + objects]

@@ -1,4 +1,5 @@
-"""Kinds of any number of rows of one shape: boxes and keypoints. csrc/store/varying.h has the bytes of all rows of any number."""
+"""Kinds of any number of rows of one shape: boxes and keypoints. csrc/store/varying.h has the bytes of all
+rows of any number."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class AnyRowsKind(FieldKind):
         parts.hidden.append(count)
 
     def encoded(self, field: Field, value: object, canvas: tuple[int, int]) -> tuple[tuple[Any, ...], int]:
-        """(parts of the entry's bytes, number of rows). Raises PackError, or RowError for one row that cannot be stored."""
+        """(parts of the entry's bytes, number of rows). Raises PackError, or RowError for one row that
+        cannot be stored."""
         raise NotImplementedError(self.name)
 
     def unit(self, field: Field) -> int:
@@ -73,7 +75,8 @@ class AnyRowsKind(FieldKind):
     def split(
         self, field: Field, kind: int, data: bytes, facts: SampleFacts
     ) -> tuple[int, tuple[npt.NDArray[np.uint32], ...], npt.NDArray[np.uint8]]:
-        """The number of rows, the lengths of each level, and the values' bytes. Raises SampleError with the reason alone."""
+        """The number of rows, the lengths of each level, and the values' bytes. Raises SampleError with
+        the reason alone."""
         self.check_entry(field, kind)
         count = facts.count(field)
         rows, lengths, values = core.split_varying(data, self.levels, self.unit(field))
@@ -226,7 +229,8 @@ class KeypointsKind(RowsKind):
         return True
 
     def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
-        """Keypoints are flipped as torchvision flips them: they are places of pixels. Those of visibility 0 stay as they are."""
+        """Keypoints are flipped as torchvision flips them: they are places of pixels. Those of visibility
+        0 stay as they are."""
         points = np.array(value, np.float64)
         moved = turn.points(points[..., :2], last=1)
         there = points[..., 2:] != 0 if points.shape[-1] > 2 else True

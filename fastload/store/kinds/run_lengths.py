@@ -1,16 +1,20 @@
 """Run lengths of binary masks, as COCO has them, from each form in which sources have them.
 
-Run lengths count pixels column by column, of zeros and ones in turn, zeros first. COCO's text form of them is that of pycocotools
-(`maskApi.c`): numbers in groups of five bits, from the third on as the difference to the last but one.
+Run lengths count pixels column by column, of zeros and ones in turn, zeros first. COCO's text form of them is
+that of pycocotools (`maskApi.c`): numbers in groups of five bits, from the third on as the difference to the
+last but one.
 
 NOTE [ instances: what reaches pycocotools ]
-Its C code checks neither arguments nor allocations: a coordinate of 1e8 ended the process, for want of memory. It gets polygons only, and
-`_of_polygons` bounds all that it computes with:
-- three points or more, all finite and at most `_SIDES_AWAY` widths and heights outside the image, so that five times each fits an int;
-- at most `_DRAWN_MOST` upsampled points for an object, which bounds all its arrays: points, run lengths, characters;
-- at most `_CANVAS_MOST` pixels in the image, so that each place fits an int, and each run length its characters.
-So it runs in the packing process. A polygon may stick out of its image: the part outside is cut off. The code here unites the parts, and
-reads the run lengths of all sources.
+Its C code checks neither arguments nor allocations: a coordinate of 1e8 ended the process, for want of
+memory. It gets polygons only, and `_of_polygons` bounds all that it computes with:
+- three points or more, all finite and at most `_SIDES_AWAY` widths and heights outside the image, so that
+  five times each fits an int;
+- at most `_DRAWN_MOST` upsampled points for an object, which bounds all its arrays: points, run lengths,
+  characters;
+- at most `_CANVAS_MOST` pixels in the image, so that each place fits an int, and each run length its
+  characters.
+So it runs in the packing process. A polygon may stick out of its image: the part outside is cut off. The code
+here unites the parts, and reads the run lengths of all sources.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ _SIDES_AWAY = 10
 _FARTHEST = 1e8
 """Limit on it in pixels: five times a coordinate is an int of 32 bits."""
 _CANVAS_MOST = 1 << 28
-"""Limit on the pixels of a mask that pycocotools makes: it reserves six characters, 30 bits with the sign, for a run length."""
+"""Limit on the pixels of a mask that pycocotools makes: it reserves six characters, 30 bits with the sign,
+for a run length."""
 _DRAWN_MOST = 1 << 24
 """Limit on the points of the outlines of one object: about 24 bytes each are allocated at once."""
 
@@ -47,12 +52,13 @@ def counts_of(value: object, canvas: Size) -> Counts:
     """The run lengths of one object.
 
     Args:
-        value: COCO's RLE ({"size": [height, width], "counts": list, text or bytes}), a mask (height, width) of 0 and 1, or a list of
-            polygons, each a flat list of x and y (which needs pycocotools).
+        value: COCO's RLE ({"size": [height, width], "counts": list, text or bytes}), a mask (height, width)
+            of 0 and 1, or a list of polygons, each a flat list of x and y (which needs pycocotools).
         canvas: the size that the mask must have.
 
     Raises:
-        PackError: the value is none of these, has another size, or its counts do not sum; the message is the reason alone.
+        PackError: the value is none of these, has another size, or its counts do not sum; the message is the
+            reason alone.
     """
     if isinstance(value, Mapping):
         return _of_rle(value, canvas)
@@ -125,7 +131,8 @@ def _of_text(text: bytes) -> list[int]:
 
 
 def counts_text(counts: Counts) -> str:
-    """Run lengths in pycocotools' text form, which `counts_of` reads; any whole numbers of 32 bits, also those that do not sum."""
+    """Run lengths in pycocotools' text form, which `counts_of` reads; any whole numbers of 32 bits, also
+    those that do not sum."""
     left = counts.astype(np.int64)
     left[3:] -= counts[1:-2]
     groups, kept = [], []
@@ -149,7 +156,8 @@ def _of_polygons(parts: Sequence[Any], canvas: Size) -> Counts:
     lines, drawn = [], 0
     if parts and canvas[0] * canvas[1] > _CANVAS_MOST:
         raise PackError(
-            f"masks of polygons are made for images of at most {_CANVAS_MOST:,} pixels: give it as run lengths or polygons"
+            f"masks of polygons are made for images of at most {_CANVAS_MOST:,} pixels: give it as "
+            "run lengths or polygons"
         )
     for part in parts:
         try:
@@ -158,12 +166,14 @@ def _of_polygons(parts: Sequence[Any], canvas: Size) -> Counts:
             raise PackError(f"a part of its polygon is no list of numbers: {error}") from None
         if line.size < 6 or line.size % 2 or not np.isfinite(line).all():
             raise PackError(
-                f"a part of its polygon has {line.size} numbers; it has x and y of at least three points, all finite"
+                f"a part of its polygon has {line.size} numbers; it has x and y of at least three "
+                "points, all finite"
             )
         drawn += _drawn_points(line.reshape(-1, 2), canvas)
         if drawn > _DRAWN_MOST:
             raise PackError(
-                f"the outline of its polygon is longer than {_DRAWN_MOST // _UPSAMPLED:,} pixels: correct or remove it"
+                f"the outline of its polygon is longer than {_DRAWN_MOST // _UPSAMPLED:,} pixels: "
+                "correct or remove it"
             )
         lines.append(line.tolist())
     if not lines:
@@ -189,14 +199,16 @@ def _union(parts: Sequence[Counts], canvas: Size) -> Counts:
 
 
 def _drawn_points(points: npt.NDArray[np.float64], canvas: Size) -> int:
-    """The number of points that pycocotools makes of an outline. Raises PackError for a point far from the image."""
+    """The number of points that pycocotools makes of an outline. Raises PackError for a point far from the
+    image."""
     sides = np.array(canvas[::-1], np.float64)
     away = np.minimum(_SIDES_AWAY * sides, _FARTHEST)
     far = ((points < -away) | (points > sides + away)).any(1)
     if far.any():
         x, y = points[int(far.argmax())].tolist()
         raise PackError(
-            f"a point of its polygon is at x {x:g}, y {y:g}, more than {_SIDES_AWAY} times the size of its image "
+            f"a point of its polygon is at x {x:g}, y {y:g}, more than {_SIDES_AWAY} times the size "
+            "of its image "
             f"({canvas[1]} x {canvas[0]}, width x height) outside it: correct or remove it"
         )
     grid = np.trunc(points * _UPSAMPLED + 0.5)

@@ -1,4 +1,5 @@
-"""What the tests of Hugging Face's datasets share: tables of pictures in files, and batches compared with those of torch's own loader."""
+"""What the tests of Hugging Face's datasets share: tables of pictures in files, and batches compared with
+those of torch's own loader."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def assert_same(ours: Any, theirs: Any) -> None:
 def assert_as_torch(
     dataset: Any, *, epochs: int = 1, transform: Any = EXACT, **options: Any
 ) -> FastLoader[Any]:
-    """Native epochs hold the batches of torch's own loader, to the bit; returns the loader. A format of the dataset's own is kept."""
+    """Native epochs hold the batches of torch's own loader, to the bit; returns the loader. A format of
+    the dataset's own is kept."""
     if getattr(dataset, "format", {"type": ""})["type"] is None:
         dataset = dataset.with_transform(OnImages(transform))
     options = {"batch_size": 5, **options}

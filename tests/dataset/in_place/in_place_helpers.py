@@ -1,4 +1,5 @@
-"""What the tests of datasets of files share: folders as torchvision's datasets want them, and samples by torch's own loader."""
+"""What the tests of datasets of files share: folders as torchvision's datasets want them, and samples by
+torch's own loader."""
 
 from __future__ import annotations
 

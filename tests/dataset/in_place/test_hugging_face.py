@@ -1,4 +1,5 @@
-"""Hugging Face's datasets read in place: torch's own batches of the same dataset, whatever was done to its table."""
+"""Hugging Face's datasets read in place: torch's own batches of the same dataset, whatever was done to its
+table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Hugging Face's datasets in place: images that are no usual JPEGs, and files that change or go away under a dataset."""
+"""Hugging Face's datasets in place: images that are no usual JPEGs, and files that change or go away under
+a dataset."""
 
 from __future__ import annotations
 
@@ -96,7 +97,8 @@ BY_PILLOW = {
 
 @pytest.mark.parametrize("by_path", [False, True])
 def test_every_format_gives_the_librarys_pixels(tmp_path: Path, by_path: bool) -> None:
-    """PNGs, WebPs, and grey, CMYK and progressive JPEGs natively; other formats, and JPEGs that metadata turn, by the library."""
+    """PNGs, WebPs, and grey, CMYK and progressive JPEGs natively; other formats, and JPEGs that metadata
+    turn, by the library."""
     images: list[Any] = [*NATIVE.values(), *BY_PILLOW.values(), *(jpeg(n) for n in range(200))]
     if by_path:
         for number, data in enumerate(images):
@@ -151,7 +153,8 @@ def table_of(
 
 @pytest.mark.parametrize("form", FORMS)
 def test_columns_beside_an_image_that_the_library_opens(tmp_path: Path, form: str) -> None:
-    """A batch has the columns of every row, whoever opens its image: a photo that EXIF turns, a BMP, a row alone in its batch."""
+    """A batch has the columns of every row, whoever opens its image: a photo that EXIF turns, a BMP, a row
+    alone in its batch."""
     images = [jpeg(n) for n in range(20)]
     images[1], images[2], images[10] = turned(6), BY_PILLOW["bmp"], turned(3)
     names = OF_TORCH if form in ("default", "single") else COLUMNS
@@ -162,7 +165,8 @@ def test_columns_beside_an_image_that_the_library_opens(tmp_path: Path, form: st
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_bad_rows_among_images_that_the_library_opens(tmp_path: Path, form: str, on_error: str) -> None:
-    """Rows that are left have their own columns; substitutes that the library opens are made whatever collates the batch."""
+    """Rows that are left have their own columns; substitutes that the library opens are made whatever
+    collates the batch."""
     images = [turned(1 + n % 8) if n % 2 else turned(6) for n in range(12)]
     images[3] = images[4] = images[7] = b"\xff\xd8 and no image"
     names = ["text", "label"]
@@ -201,7 +205,8 @@ INSTEAD = [
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_column_that_cannot_be_read_is_a_bad_sample(tmp_path: Path, workers: int) -> None:
-    """A text that is no UTF-8 in one row: torch's error by default, with the file; one sample less with on_error="skip"."""
+    """A text that is no UTF-8 in one row: torch's error by default, with the file; one sample less with
+    on_error="skip"."""
     table = pa.table(
         {"image": pa.array([{"bytes": jpeg(n), "path": None} for n in range(8)]), "text": spoilt_texts(8, 5)}
     )
@@ -289,7 +294,8 @@ SPOILT = ["gone", "cut", "written", "replaced"]
 @pytest.mark.parametrize("how", SPOILT)
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_a_table_file_that_changed_is_an_error_that_names_it(tmp_path: Path, how: str, epoch: int) -> None:
-    """Nobody is handed other pixels under the old labels, and nothing is read where the file was cut: that would end the process."""
+    """Nobody is handed other pixels under the old labels, and nothing is read where the file was cut: that
+    would end the process."""
     dataset = stored(tmp_path / "a").with_transform(OnImages(EXACT))
     loader = FastLoader(dataset, batch_size=4, num_workers=2, engine="native")
     loader.explain(all=True)
@@ -383,7 +389,8 @@ def test_another_dataset_in_a_subset(tmp_path: Path) -> None:
 
 
 def test_what_is_learnt_of_a_table_serves_any_rows_of_it(tmp_path: Path) -> None:
-    """In the index cache: one file for one table, whatever rows and order; another for another table in the same file."""
+    """In the index cache: one file for one table, whatever rows and order; another for another table in
+    the same file."""
     table = [
         {**row, "image": {"bytes": encoded(photo(n, 480, 640), quality=95), "path": None}}
         for n, row in enumerate(rows(6))

@@ -1,4 +1,5 @@
-"""fastload.Images: images without labels in place, by native threads, with the pixels that Pillow and torch give."""
+"""fastload.Images: images without labels in place, by native threads, with the pixels that Pillow and
+torch give."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def test_native_and_equal(folder: Path, given: str) -> None:
 
 
 def test_samples(folder: Path) -> None:
-    """A sample is the image, without a transform Pillow's, and its place in `paths`; negative indices count from the end."""
+    """A sample is the image, without a transform Pillow's, and its place in `paths`; negative indices
+    count from the end."""
     dataset = fastload.Images(folder)
     image, index = dataset[-1]
     assert dataset.paths[index] == str(folder / "deep" / "2.jpg")

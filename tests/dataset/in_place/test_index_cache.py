@@ -1,4 +1,5 @@
-"""The index cache on disk (fastload/dataset/in_place/listed.py): what one run learns serves the next, and nothing depends on it."""
+"""The index cache on disk (fastload/dataset/in_place/listed.py): what one run learns serves the next, and
+nothing depends on it."""
 
 from __future__ import annotations
 
@@ -170,7 +171,8 @@ def test_lengths_that_do_not_fit() -> None:
 
 
 def test_a_planted_file_is_not_believed(tree: Path, tmp_path: Path) -> None:
-    """Neither a link in the place of the cache file, nor another user's file in a folder that everybody may write; links are replaced."""
+    """Neither a link in the place of the cache file, nor another user's file in a folder that everybody
+    may write; links are replaced."""
     cache = tmp_path / "cache"
     with loader_of(tree, cache) as first:
         images(first)

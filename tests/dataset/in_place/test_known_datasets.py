@@ -1,4 +1,5 @@
-"""Which datasets of torchvision native threads read in place, and why others are not (fastload/dataset/in_place/known.py)."""
+"""Which datasets of torchvision native threads read in place, and why others are not
+(fastload/dataset/in_place/known.py)."""
 
 from __future__ import annotations
 

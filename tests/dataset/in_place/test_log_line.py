@@ -27,7 +27,8 @@ for engine in ("python", "native", "native", None):
     dataset = ImageFolder(sys.argv[1], EXACT)
     print("engine", engine)
     for epoch in range(2):
-        print(sum(len(labels) for _, labels in FastLoader(dataset, batch_size=4, num_workers=0, engine=engine)), "samples")
+        print(sum(len(labels) for _, labels in FastLoader(dataset, batch_size=4, num_workers=0,
+            engine=engine)), "samples")
 """
 
 

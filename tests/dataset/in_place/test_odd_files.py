@@ -32,7 +32,8 @@ from fastload.errors import SampleError
 
 
 def add_odd(root: Path) -> list[str]:
-    """Files that native threads leave to Pillow, and JPEGs of rarer kinds that they decode; returns the names of the former."""
+    """Files that native threads leave to Pillow, and JPEGs of rarer kinds that they decode; returns the
+    names of the former."""
     picture, folder_ = photo(1, 90, 100), root / "class0"
     picture.save(folder_ / "a.png")
     picture.quantize(16).save(folder_ / "palette.png")
@@ -65,7 +66,8 @@ def test_every_format_gives_pillows_pixels(tmp_path: Path) -> None:
 def test_several_are_opened_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None
 ) -> None:
-    """By the loader's own threads, at most two for each; rows keep their places, and a file that cannot be opened is that row's error."""
+    """By the loader's own threads, at most two for each; rows keep their places, and a file that cannot be
+    opened is that row's error."""
     root = image_folder(tmp_path, 60)
     for number in range(6):
         photo(number, 90, 100).save(root / "class1" / f"{number:02d}.bmp")
@@ -101,7 +103,8 @@ def test_several_are_opened_side_by_side(
 
 
 def test_progressive_jpegs_that_stop_early_are_opened_by_pillow(tmp_path: Path) -> None:
-    """Releases of libjpeg-turbo smooth a file without full precision in different ways: its pixels are those of Pillow's libjpeg-turbo."""
+    """Releases of libjpeg-turbo smooth a file without full precision in different ways: its pixels are
+    those of Pillow's libjpeg-turbo."""
     whole = save(image_folder(tmp_path) / "class0" / "whole.jpg", 3, progressive=True).read_bytes()
     stops = {count: with_scans(whole, count) for count in range(1, 11)}
     assert stops[10] == whole
@@ -277,7 +280,8 @@ def test_a_file_that_was_replaced_is_read_as_it_is_now(tmp_path: Path) -> None:
     "form", [{}, {"collate_fn": list}, {"batch_transform": [v2.RandomHorizontalFlip(p=0)]}]
 )
 def test_files_that_change_between_two_epochs(tmp_path: Path, form: dict[str, Any]) -> None:
-    """An epoch has the files as they are at its iter(), although batches of it were made before: written, gone, broken, mended."""
+    """An epoch has the files as they are at its iter(), although batches of it were made before: written,
+    gone, broken, mended."""
     dataset = folder(tmp_path, transform=EXACT)
     paths = [Path(path) for path, _ in dataset.samples]
     paths[0].write_bytes(b"no image")
@@ -328,7 +332,8 @@ THIN = {
 
 @pytest.mark.parametrize("steps", THIN)
 def test_an_image_too_thin_for_a_resize_is_torchvisions_error(tmp_path: Path, steps: str) -> None:
-    """Where a side truncates to 0, the loop gets the exception of the dataset's own sample at that batch, and the batches around it."""
+    """Where a side truncates to 0, the loop gets the exception of the dataset's own sample at that batch,
+    and the batches around it."""
     (tmp_path / "a").mkdir()
     for number, size in enumerate([(70, 80), (900, 1), (1, 900), (80, 70)]):
         Image.new("RGB", size).save(tmp_path / "a" / f"{number}.jpg")
@@ -356,8 +361,8 @@ def test_fastloads_own_resize_leaves_a_row_or_column(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_transform_is_found_beside_a_loop_that_draws(tmp_path: Path) -> None:
-    """The thread that works ahead asks a dataset's own transform for its error: the global generators, from which the loop draws meanwhile,
-    stay as they are."""
+    """The thread that works ahead asks a dataset's own transform for its error: the global generators, from
+    which the loop draws meanwhile, stay as they are."""
     steps = transforms.Compose(
         [transforms.RandomHorizontalFlip(), transforms.RandomCrop(500), transforms.PILToTensor()]
     )

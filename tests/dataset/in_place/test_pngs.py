@@ -1,4 +1,5 @@
-"""Folders of PNGs, and of PNGs beside JPEGs, in place: native threads decode them, and the batches are torch's."""
+"""Folders of PNGs, and of PNGs beside JPEGs, in place: native threads decode them, and the batches are
+torch's."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def test_mixed_with_jpegs(tmp_path: Path) -> None:
 
 
 def test_another_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Pillow that makes other pixels of some form opens all PNGs itself; a folder of nothing else is not read in place."""
+    """A Pillow that makes other pixels of some form opens all PNGs itself; a folder of nothing else is not
+    read in place."""
     root = image_folder(tmp_path / "mixed", 40)
     photo(1, 80, 100).save(root / "class0" / "one.png")
     real = Image.Image.convert

@@ -1,4 +1,5 @@
-"""Datasets whose loader, class or library was replaced are read as they are, in Python, and explain() names what was replaced."""
+"""Datasets whose loader, class or library was replaced are read as they are, in Python, and explain()
+names what was replaced."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def turned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def assert_as_torch_in_python(loader: FastLoader[Any], dataset: Any, why: str) -> None:
-    """An epoch has the batches of torch's own loader, on another engine than native threads, for that reason."""
+    """An epoch has the batches of torch's own loader, on another engine than native threads, for that
+    reason."""
     ours, theirs = batches(loader), batches(DataLoader(dataset, batch_size=4))
     assert all(
         torch.equal(x, y) for a, b in zip(ours, theirs, strict=True) for x, y in zip(a, b, strict=True)
@@ -77,7 +79,8 @@ REPLACED: dict[str, tuple[Any, Any, str, str]] = {
 
 @pytest.mark.parametrize("case", REPLACED)
 def test_a_replaced_function_is_called(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples are those of the dataset as it is now, and native threads read it again when the function is put back."""
+    """Samples are those of the dataset as it is now, and native threads read it again when the function is
+    put back."""
     make, owner, name, path = REPLACED[case]
     dataset = make(tmp_path, transform=EXACT)
     with FastLoader(dataset, batch_size=4, num_workers=0) as loader:
@@ -128,7 +131,8 @@ def test_a_loader_is_not_known_by_its_name(tmp_path: Path, loader: Any) -> None:
 
 
 def test_a_class_is_not_known_by_its_name(tmp_path: Path) -> None:
-    """Neither a class that calls itself torchvision's, nor an object of which the class was changed, nor one that makes batches itself."""
+    """Neither a class that calls itself torchvision's, nor an object of which the class was changed, nor
+    one that makes batches itself."""
 
     class DatasetFolder:
         __module__ = "torchvision.datasets.folder"
@@ -207,9 +211,8 @@ def test_pillows_limit_of_pixels_is_read_at_every_epoch(
 ) -> None:
     """Lowered, it makes Pillow warn or refuse; raised, or taken away, it does neither any more."""
     dataset = folder(tmp_path, transform=EXACT)
-    largest = max(70 + number % 30 for number in range(12)) * max(
-        90 + number % 40 for number in range(12)
-    )  # of in_place_helpers.save
+    # Of in_place_helpers.save.
+    largest = max(70 + number % 30 for number in range(12)) * max(90 + number % 40 for number in range(12))
     with FastLoader(dataset, batch_size=12, num_workers=workers, engine="native") as loader:
         before = batches(loader)
         for limit in (largest // 3, 0):
@@ -274,7 +277,8 @@ TV_STEPS: dict[str, list[Any]] = {
 def test_images_are_tv_tensors_where_torchvisions_are(
     tmp_path: Path, steps: str, options: dict[str, Any]
 ) -> None:
-    """The type of what native threads make is that of the dataset's own samples, one by one and in batches."""
+    """The type of what native threads make is that of the dataset's own samples, one by one and in
+    batches."""
     dataset = folder(tmp_path, transform=v2.Compose(TV_STEPS[steps]))
     for mine, other in zip(
         FastLoader(dataset, num_workers=2, engine="native", **options),

@@ -1,4 +1,5 @@
-"""Folders of WebPs, and of WebPs beside JPEGs and PNGs, in place: native threads decode them, and the batches are torch's."""
+"""Folders of WebPs, and of WebPs beside JPEGs and PNGs, in place: native threads decode them, and the
+batches are torch's."""
 
 from __future__ import annotations
 
@@ -82,8 +83,8 @@ def spoiled(data: bytes) -> bytes:
 
 
 def test_what_is_known_of_a_file(tmp_path: Path) -> None:
-    """The second pass, which reads no further than its crops, makes the first one's batches; a file that changed is read to its end again:
-    damage below the crop is the sample's error, as it is Pillow's."""
+    """The second pass, which reads no further than its crops, makes the first one's batches; a file that
+    changed is read to its end again: damage below the crop is the sample's error, as it is Pillow's."""
     root = webp_folder(tmp_path, 4)
     for number in range(8):
         photo(number, 160, 200).save(root / "class0" / f"photo{number}.webp", quality=80)
@@ -109,7 +110,8 @@ def test_what_is_known_of_a_file(tmp_path: Path) -> None:
 
 
 def test_another_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Pillow that makes other pixels of some, or that has no WebP, opens all WebPs itself; JPEGs and PNGs are read in place as before."""
+    """A Pillow that makes other pixels of some, or that has no WebP, opens all WebPs itself; JPEGs and
+    PNGs are read in place as before."""
     root = image_folder(tmp_path, 40)
     photo(1, 80, 100).save(root / "class0" / "one.png")
     photo(1, 80, 100).save(root / "class0" / "one.webp")

@@ -1,4 +1,5 @@
-"""Mixture: a map-style dataset by its order, on every engine of FastLoader, resumed with its weights, and what is refused."""
+"""Mixture: a map-style dataset by its order, on every engine of FastLoader, resumed with its weights, and
+what is refused."""
 
 from __future__ import annotations
 
@@ -104,7 +105,8 @@ def expected(epochs: int, weights: dict[int, tuple[float, float]] | None = None)
 @pytest.mark.parametrize("workers", ["fresh", "persistent"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_gives_the_same_epochs(paths: tuple[Path, Path], engine: str, workers: str) -> None:
-    """Epochs are told by the loader, weights hold from theirs on, and each engine has the samples that the mixture itself has."""
+    """Epochs are told by the loader, weights hold from theirs on, and each engine has the samples that the
+    mixture itself has."""
     if workers == "persistent" and engine in ("threads, 0", "packed, 0", "map, 0"):
         pytest.skip("no workers")
     mixture = mixture_on(engine, paths)
@@ -124,7 +126,8 @@ def test_every_engine_gives_the_same_epochs(paths: tuple[Path, Path], engine: st
 
 @pytest.mark.parametrize("engine", ["threads", "packed, 0"])
 def test_pixels(paths: tuple[Path, Path], engine: str) -> None:
-    """Images belong to their labels: the same as those of the sources alone, by the loader's seed and epoch, and the source's pass."""
+    """Images belong to their labels: the same as those of the sources alone, by the loader's seed and
+    epoch, and the source's pass."""
     mixture = mixture_on(engine, paths)
     sources = [PackedDataset(path, transform=[T.RandomCrop(16)], seed=3) for path in paths]
     with loader_of(engine, mixture) as loader:
@@ -142,7 +145,8 @@ def test_pixels(paths: tuple[Path, Path], engine: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_resumed_in_mid_epoch(paths: tuple[Path, Path], engine: str, shuffle: bool) -> None:
-    """A state, through JSON, of mid-epoch goes on with the rest, with the weights that were set, in another mixture of the same sources."""
+    """A state, through JSON, of mid-epoch goes on with the rest, with the weights that were set, in
+    another mixture of the same sources."""
     options: dict[str, Any] = {"shuffle": True} if shuffle else {}
     mixture = mixture_on(engine, paths)
     mixture.set_weights((0.5, 0.5), 1)
@@ -162,7 +166,8 @@ def test_resumed_in_mid_epoch(paths: tuple[Path, Path], engine: str, shuffle: bo
 
 
 def test_states_that_do_not_fit(paths: tuple[Path, Path]) -> None:
-    """A state of another mixture, of none, or damaged, is refused with the difference, and changes nothing."""
+    """A state of another mixture, of none, or damaged, is refused with the difference, and changes
+    nothing."""
     mixture = mixture_on("map", paths)
     with loader_of("map, 0", mixture) as loader:
         next(iter(loader))
@@ -203,7 +208,8 @@ def test_states_that_do_not_fit(paths: tuple[Path, Path]) -> None:
 
 
 def test_sources_of_parts(paths: tuple[Path, Path]) -> None:
-    """Subsets and ConcatDatasets are sources, read natively; one dataset may be in two; a Subset that grows makes another order."""
+    """Subsets and ConcatDatasets are sources, read natively; one dataset may be in two; a Subset that
+    grows makes another order."""
     a, b = (PackedDataset(path, transform=[T.CenterCrop(16)]) for path in paths)
     picked = Subset(a, [3, 5, 7])
     both: Any = ConcatDataset([b, Subset(a, [9])])
@@ -220,7 +226,8 @@ def test_sources_of_parts(paths: tuple[Path, Path]) -> None:
 
 
 def test_under_dataloader(paths: tuple[Path, Path]) -> None:
-    """torch's DataLoader has the same samples where set_epoch is called; pickled and copied, a mixture is the same."""
+    """torch's DataLoader has the same samples where set_epoch is called; pickled and copied, a mixture is
+    the same."""
     mixture = mixture_on("map", paths)
     epochs = expected(2)
     for epoch in range(2):
@@ -255,7 +262,8 @@ class Stream(IterableDataset[int]):
 
 
 def test_what_is_refused(tmp_path: Path, paths: tuple[Path, Path]) -> None:
-    """Weights that are none, sources that cannot be mixed, and mixtures inside others, each with its reason."""
+    """Weights that are none, sources that cannot be mixed, and mixtures inside others, each with its
+    reason."""
     one, two = Numbers(4, 0), Numbers(5, 0)
     nan = float("nan")
     for weight in (-1, nan, float("inf"), "1", True, None):
@@ -305,7 +313,8 @@ def test_what_is_refused(tmp_path: Path, paths: tuple[Path, Path]) -> None:
 
 
 def test_weights_by_epoch() -> None:
-    """Without an epoch, weights hold from the one that begins next; later ones that were set before are forgotten."""
+    """Without an epoch, weights hold from the one that begins next; later ones that were set before are
+    forgotten."""
     one, two = Numbers(4, 0), Numbers(5, 0)
     mixture = Mixture([(one, 1), (two, 3)], samples_per_epoch=8)
     assert mixture.counts() == (2, 6)
@@ -321,7 +330,8 @@ def test_weights_by_epoch() -> None:
 
 @pytest.mark.parametrize("engine", ["threads", "map", "map, 0"])
 def test_shared_out_and_resumed_by_other_ranks(paths: tuple[Path, Path], engine: str) -> None:
-    """With shard= ranks have an epoch's positions together, and a state of two ranks goes on with three: each sample of the epoch once."""
+    """With shard= ranks have an epoch's positions together, and a state of two ranks goes on with three:
+    each sample of the epoch once."""
     weights = {1: (0.5, 0.5)}
     had: list[int] = []
     for rank in range(2):
@@ -344,7 +354,8 @@ def test_shared_out_and_resumed_by_other_ranks(paths: tuple[Path, Path], engine:
 
 @pytest.mark.parametrize("engine", ["native", "python"])
 def test_images_in_place(tmp_path: Path, engine: Any) -> None:
-    """torchvision's ImageFolders are read where they lie, by native threads, and as Python gives them, in the same order."""
+    """torchvision's ImageFolders are read where they lie, by native threads, and as Python gives them, in
+    the same order."""
     folders, v2 = (
         pytest.importorskip("torchvision.datasets"),
         pytest.importorskip("torchvision.transforms.v2"),

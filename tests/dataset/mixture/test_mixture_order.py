@@ -1,4 +1,5 @@
-"""MixtureOrder: exact counts, sources gone through without repetition over epochs and weights, mixed evenly, any position alone."""
+"""MixtureOrder: exact counts, sources gone through without repetition over epochs and weights, mixed
+evenly, any position alone."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ WEIGHTS = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_siz
 @settings(max_examples=100)
 @given(weights=WEIGHTS, samples=st.integers(1, 2000))
 def test_shares(weights: list[float], samples: int) -> None:
-    """Whole numbers with the sum asked for, each within one of its exact share, and none for a weight of zero."""
+    """Whole numbers with the sum asked for, each within one of its exact share, and none for a weight of
+    zero."""
     counts = shares(weights, samples)
     assert sum(counts) == samples
     for weight, count in zip(weights, counts, strict=True):
@@ -41,7 +43,8 @@ def test_known_shares() -> None:
     data=st.data(),
 )
 def test_as_a_plain_walk_has_it(seed: int, samples: int, lengths: list[int], data: st.DataObject) -> None:
-    """Walking through all epochs position by position with a cursor for each source, as plain Python would, gives the same samples."""
+    """Walking through all epochs position by position with a cursor for each source, as plain Python
+    would, gives the same samples."""
     some = st.lists(st.floats(0, 9), min_size=len(lengths), max_size=len(lengths)).filter(any)
     firsts = [0, *sorted(data.draw(st.sets(st.integers(1, 4), max_size=2)))]
     changes: Changes = tuple((first, tuple(data.draw(some))) for first in firsts)
@@ -85,7 +88,8 @@ def test_any_positions(samples: int, positions: list[int], epoch: int) -> None:
 
 @pytest.mark.parametrize("weights", [(0.7, 0.3), (0.01, 0.01, 0.98), (1, 1, 1, 1, 1, 1, 1), (0.999, 0.001)])
 def test_evenly_mixed(weights: tuple[float, ...]) -> None:
-    """At any place the sources have had their shares, to within a block and a sample for each; in a block the order is random."""
+    """At any place the sources have had their shares, to within a block and a sample for each; in a block
+    the order is random."""
     samples = 40_000
     order = MixtureOrder(1, samples, tuple(5000 + k for k in range(len(weights))), ((0, weights),))
     sources, _ = order.rows(0, np.arange(samples))

@@ -1,4 +1,5 @@
-"""python forked_pools.py DATASET: uses each library's threads, then uses it again in forked workers; prints one line of JSON."""
+"""python forked_pools.py DATASET: uses each library's threads, then uses it again in forked workers;
+prints one line of JSON."""
 
 from __future__ import annotations
 

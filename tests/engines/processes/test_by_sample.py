@@ -1,4 +1,5 @@
-"""seed_by="sample": batches do not depend on the number of workers, and their rows are collated as default_collate does."""
+"""seed_by="sample": batches do not depend on the number of workers, and their rows are collated as
+default_collate does."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def test_by_sample_does_not_depend_on_workers(seed: int | None, make: Any, colla
     ],
 )
 def test_mismatching_samples(make: Any) -> None:
-    """A batch whose samples do not fit each other raises default_collate's own error, and the others are delivered."""
+    """A batch whose samples do not fit each other raises default_collate's own error, and the others are
+    delivered."""
     with pytest.raises(Exception) as expected:  # noqa: PT011  (whatever it is)
         default_collate([make(index) for index in range(8, 12)])
     iterator = iter(FastLoader(Made(make, 20), batch_size=4, num_workers=2, seed_by="sample"))

@@ -1,4 +1,5 @@
-"""Messages arrive whole, in order, with their own descriptors, whatever the socket has room for; and no descriptor is lost or kept."""
+"""Messages arrive whole, in order, with their own descriptors, whatever the socket has room for; and no
+descriptor is lost or kept."""
 
 from __future__ import annotations
 
@@ -146,7 +147,8 @@ def test_worker_blocks_until_it_is_sent(ends: tuple[Channel, Channel]) -> None:
 
 @pytest.mark.parametrize("clogged", [False, True])
 def test_descriptors_go_with_their_message(ends: tuple[Channel, Channel], clogged: bool) -> None:
-    """Each message brings its own descriptors, in order, also when it had to wait and the sender has closed its own meanwhile."""
+    """Each message brings its own descriptors, in order, also when it had to wait and the sender has
+    closed its own meanwhile."""
     parent, worker = ends
     if clogged:
         parent.send(b"x" * BIG)
@@ -196,7 +198,8 @@ def test_cut_in_the_middle(ends: tuple[Channel, Channel]) -> None:
 
 
 def test_ended_with_messages_unread(ends: tuple[Channel, Channel]) -> None:
-    """An end that is a reset, since messages were unread, is an end like another: nothing is readable, and no OSError comes out."""
+    """An end that is a reset, since messages were unread, is an end like another: nothing is readable, and
+    no OSError comes out."""
     parent, worker = ends
     parent.send("never read")
     worker.close()
@@ -206,7 +209,8 @@ def test_ended_with_messages_unread(ends: tuple[Channel, Channel]) -> None:
 
 
 def test_backlog_is_dropped_with_the_other_side(ends: tuple[Channel, Channel]) -> None:
-    """Messages for a worker that is gone wait no longer (the parent would poll for them for ever), and their descriptors are closed."""
+    """Messages for a worker that is gone wait no longer (the parent would poll for them for ever), and
+    their descriptors are closed."""
     parent, worker = ends
     parent.send(b"x" * BIG)
     fd = marked()
@@ -220,7 +224,8 @@ def test_backlog_is_dropped_with_the_other_side(ends: tuple[Channel, Channel]) -
 
 
 def test_close_lets_go_of_what_is_under_way(ends: tuple[Channel, Channel]) -> None:
-    """Descriptors that wait to be sent, and those received for a message that is not whole, are closed with the channel (see `ends`)."""
+    """Descriptors that wait to be sent, and those received for a message that is not whole, are closed
+    with the channel (see `ends`)."""
     parent, worker = ends
     fd = marked()
     parent.send(b"x" * BIG)
@@ -277,7 +282,8 @@ def in_child(work: Callable[[], bool]) -> int:
 
 
 def test_forked_child_lets_go(ends: tuple[Channel, Channel]) -> None:
-    """A child forked from the parent holds none of its ends, nor descriptors that wait in them: a worker sees its parent's end."""
+    """A child forked from the parent holds none of its ends, nor descriptors that wait in them: a worker
+    sees its parent's end."""
     parent, worker = ends
     fd = marked()
     parent.send(b"x" * BIG)

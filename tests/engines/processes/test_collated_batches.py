@@ -1,4 +1,5 @@
-"""Batches that workers collate into slots: default_collate's layouts, views and kept results come out as they were made."""
+"""Batches that workers collate into slots: default_collate's layouts, views and kept results come out as
+they were made."""
 
 from __future__ import annotations
 
@@ -58,14 +59,16 @@ class Caching(Dataset[Any]):
 
 @pytest.mark.parametrize("collate", [None, lambda samples: samples])
 def test_what_a_dataset_collates_stays_its_own(collate: Any) -> None:
-    """A dataset that calls default_collate and keeps the result finds it as it was, however often the slots are filled again."""
+    """A dataset that calls default_collate and keeps the result finds it as it was, however often the
+    slots are filled again."""
     for number, batch in enumerate(FastLoader(Caching(), batch_size=2, num_workers=2, collate_fn=collate)):
         for at, sample in enumerate(batch):
             assert bool((sample == (2 * number + at) % 40).all())
 
 
 def test_views_of_collated_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A collate function of a class that gives a tensor and views of it: right also where the slot is too small and all are copied."""
+    """A collate function of a class that gives a tensor and views of it: right also where the slot is too
+    small and all are copied."""
 
     def both(batch: list[Any], *, collate_fn_map: Any = None) -> Any:
         stacked = torch_collate.collate([each.content for each in batch], collate_fn_map=collate_fn_map)

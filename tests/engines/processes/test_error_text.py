@@ -1,4 +1,5 @@
-"""What a loop shows of an exception in a worker process: torch's words, the program's own frames, and the index."""
+"""What a loop shows of an exception in a worker process: torch's words, the program's own frames, and the
+index."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def shown(dataset: Any, **options: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("options", [{}, {"seed_by": "sample"}, {"persistent_workers": True}])
 def test_the_programs_frames_and_the_index(options: dict[str, Any]) -> None:
-    """No line of the loader's stands in the worker's traceback, which ends at the user's line; the last line names the sample."""
+    """No line of the loader's stands in the worker's traceback, which ends at the user's line; the last
+    line names the sample."""
     text, whole = shown(Broken(), **options)
     assert text.splitlines()[0].startswith("Caught ValueError in DataLoader worker process ")
     worker = text.split("Original Traceback (most recent call last):\n")[1]

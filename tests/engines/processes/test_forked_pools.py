@@ -1,4 +1,5 @@
-"""A forked worker computes with whatever its parent has computed with: no library waits for threads that the fork did not copy."""
+"""A forked worker computes with whatever its parent has computed with: no library waits for threads that
+the fork did not copy."""
 
 from __future__ import annotations
 
@@ -21,16 +22,18 @@ NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_F
     ids=["unset", "omp=1", "omp=2", "all=2"],
 )
 def test_libraries_that_the_parent_has_used(packed: Path, variables: dict[str, str]) -> None:
-    """torch's OpenMP ops, MKL's and OpenBLAS's matrices, OpenCV's filters and fastload's decoder, whose threads are at work during the
-    fork, give in two rounds of forked workers what they give in the parent, for every setting of the variables that count threads."""
+    """torch's OpenMP ops, MKL's and OpenBLAS's matrices, OpenCV's filters and fastload's decoder, whose
+    threads are at work during the fork, give in two rounds of forked workers what they give in the parent,
+    for every setting of the variables that count threads."""
     clean = {name: value for name, value in os.environ.items() if name not in NAMES}
+    # A worker ends with its parent.
     done = subprocess.run(
         [sys.executable, PROGRAM, packed],
         env={**clean, **variables},
         capture_output=True,
         text=True,
         timeout=200,
-    )  # a worker ends with its parent
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     for row in told["there"]:

@@ -1,4 +1,5 @@
-"""on_error= where samples are made by Python: in the caller and in worker processes, over any map-style Dataset and over packed data."""
+"""on_error= where samples are made by Python: in the caller and in worker processes, over any map-style
+Dataset and over packed data."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def labels(batches: Any) -> list[list[int]]:
 
 @by_engine
 def test_skip_shortens_the_batch(engine: str) -> None:
-    """on_error="skip" leaves bad samples out of every epoch's batches, with all that belongs to them, and counts them."""
+    """on_error="skip" leaves bad samples out of every epoch's batches, with all that belongs to them, and
+    counts them."""
     with loader(Files(), engine) as under:
         for epoch in (1, 2):
             assert sorted(labels(under)) == [[0, 1, 2], [4, 6], [8, 9, 10, 11]]
@@ -122,7 +124,8 @@ def test_a_batch_of_bad_samples_is_passed_over(engine: str, last: bool) -> None:
 
 
 def test_replaced_by_the_same_samples_on_every_engine() -> None:
-    """Substitutes follow from (seed, epoch, index): whole samples, never a bad one, the same on every engine, others in each epoch."""
+    """Substitutes follow from (seed, epoch, index): whole samples, never a bad one, the same on every
+    engine, others in each epoch."""
     runs = []
     for engine in ENGINES:
         with loader(Files(), engine, on_error="replace", seed=5) as under:
@@ -138,7 +141,8 @@ def test_replaced_by_the_same_samples_on_every_engine() -> None:
 
 @pytest.mark.parametrize("engine", BY_SAMPLE)
 def test_replacement_by_sample_draws_anew(engine: str) -> None:
-    """With seed_by="sample" a substitute is no copy of the sample in its own row, nor of the substitute for another sample."""
+    """With seed_by="sample" a substitute is no copy of the sample in its own row, nor of the substitute
+    for another sample."""
 
     class Noise(Files):
         def __getitem__(self, index: int) -> Any:
@@ -153,8 +157,8 @@ def test_replacement_by_sample_draws_anew(engine: str) -> None:
 
 @by_engine
 def test_nothing_to_replace_with_is_an_error(engine: str) -> None:
-    """When every substitute is bad too, the error names the sample, its own error, and what was tried: the first of the batch that comes
-    first."""
+    """When every substitute is bad too, the error names the sample, its own error, and what was tried: the
+    first of the batch that comes first."""
     first = "[048]" if engine == "any free process" else "0"
     with (
         loader(Files(range(12)), engine, on_error="replace") as under,
@@ -178,7 +182,8 @@ def test_samples_without_batches(engine: str, on_error: str) -> None:
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name not in BY_SAMPLE])
 def test_getitems(engine: str) -> None:
-    """A dataset's __getitems__ is called for the batch; where that fails, for each sample, so that one bad one costs no other."""
+    """A dataset's __getitems__ is called for the batch; where that fails, for each sample, so that one bad
+    one costs no other."""
     with loader(Several(), engine) as under:
         assert sorted(labels(under)) == [[0, 1, 2], [4, 6], [8, 9, 10, 11]]
     with loader(Subset(Files(), [11, 3, 0, 5, 5, 1]), engine) as under:
@@ -186,7 +191,8 @@ def test_getitems(engine: str) -> None:
 
 
 def test_getitems_that_returns_no_samples() -> None:
-    """Where __getitems__ returns whole batches its bad sample cannot be found: that is said, with the error."""
+    """Where __getitems__ returns whole batches its bad sample cannot be found: that is said, with the
+    error."""
 
     class Whole(Several):
         def __getitems__(self, indices: list[int]) -> Any:
@@ -214,8 +220,8 @@ def test_collate_fn_of_the_user(engine: str) -> None:
 
 @by_engine
 def test_what_is_no_bad_sample(engine: str) -> None:
-    """An index that the dataset lacks, and fastload's own errors, end the loop whatever on_error says; an IndexError of a sample's own does
-    not."""
+    """An index that the dataset lacks, and fastload's own errors, end the loop whatever on_error says; an
+    IndexError of a sample's own does not."""
     with loader(Files(), engine, batch_sampler=[[0, 12]], batch_size=1) as under, pytest.raises(IndexError):
         list(under)
     with loader(Files(kind=ClosedError), engine) as under, pytest.raises(ClosedError):
@@ -226,7 +232,8 @@ def test_what_is_no_bad_sample(engine: str) -> None:
 
 @by_engine
 def test_all_skipped_is_an_error(engine: str) -> None:
-    """An epoch of which nothing is left ends in one error: how many, the first reason, what to do. After it the iterator is at its end."""
+    """An epoch of which nothing is left ends in one error: how many, the first reason, what to do. After
+    it the iterator is at its end."""
     with loader(Files(range(12)), engine) as under:
         for _ in range(2):
             iterator = iter(under)
@@ -256,7 +263,8 @@ def test_resumed_where_batches_were_passed_over(engine: str) -> None:
 
 
 def test_batch_transform_gets_the_indices_that_are_there() -> None:
-    """Random steps on whole batches see the indices of the rows as they are: left out, or the substitute's."""
+    """Random steps on whole batches see the indices of the rows as they are: left out, or the
+    substitute's."""
 
     class Keep:
         def __init__(self) -> None:
@@ -301,7 +309,8 @@ class Step:
 @by_engine
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_packed_data_with_a_python_step(broken: Path, engine: str, on_error: str) -> None:
-    """One Python step in the transform leaves on_error what it is on native threads: the same samples, the same counts."""
+    """One Python step in the transform leaves on_error what it is on native threads: the same samples, the
+    same counts."""
     results = []
     for transform, arguments in (
         (T.CenterCrop(100), {"num_workers": 2}),
@@ -333,7 +342,8 @@ def test_the_error_knows_its_sample_outside_a_worker(broken: Path, engine: str) 
 
 
 def test_errors_of_a_python_step_are_the_programs(broken: Path) -> None:
-    """On packed data a bad sample is one whose record cannot be made; what a Python step raises ends the loop."""
+    """On packed data a bad sample is one whose record cannot be made; what a Python step raises ends the
+    loop."""
 
     def fails(image: Any) -> Any:
         raise ValueError("of the program")
@@ -346,7 +356,8 @@ def test_errors_of_a_python_step_are_the_programs(broken: Path) -> None:
 
 
 def test_all_skipped_on_native_threads(broken: Path) -> None:
-    """The error of an epoch without a sample names the first on native threads too, and when batches are moved ahead."""
+    """The error of an epoch without a sample names the first on native threads too, and when batches are
+    moved ahead."""
     for arguments in ({}, {"device": "cpu", "batch_transform": torch.clone}):
         data = Subset(PackedDataset(broken, transform=T.CenterCrop(100)), [3, 5, 7, 3])
         with FastLoader(data, batch_size=2, on_error="skip", num_workers=2, **arguments) as under:  # type: ignore[arg-type]

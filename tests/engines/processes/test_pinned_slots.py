@@ -1,4 +1,5 @@
-"""A pinned slot is refilled only when the device has read it. The order of events is tested here; real pinning in tests/gpu."""
+"""A pinned slot is refilled only when the device has read it. The order of events is tested here; real
+pinning in tests/gpu."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def test_slot_is_unpinned_after_its_last_event() -> None:
 
 
 def test_refused_slot_has_no_guard() -> None:
-    """When the driver will not pin it, a slot is used all the same, free at the end of its lease, and nothing is undone."""
+    """When the driver will not pin it, a slot is used all the same, free at the end of its lease, and
+    nothing is undone."""
     copies = Copies()
     copies.refuse = True
     memory = core.SharedSlot(4096)
@@ -76,7 +78,8 @@ def test_refused_slot_has_no_guard() -> None:
 @pytest.mark.parametrize("refusals", [1, 2])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_slot_without_an_event_is_never_refilled(refusals: int) -> None:
-    """When no event can be recorded nobody knows when the device is done: the slot is given up, and unpinned after an event or never."""
+    """When no event can be recorded nobody knows when the device is done: the slot is given up, and
+    unpinned after an event or never."""
 
     class Broken(Copies):
         left = refusals
@@ -101,7 +104,8 @@ def test_slot_without_an_event_is_never_refilled(refusals: int) -> None:
 
 
 def test_child_asks_the_device_for_nothing() -> None:
-    """A forked child that frees a pinned batch and its slot records no event and unpins nothing: the device is the parent's."""
+    """A forked child that frees a pinned batch and its slot records no event and unpins nothing: the
+    device is the parent's."""
     copies = Copies()
     memory = core.SharedSlot(4096)
     assert memory.guard(copies)

@@ -1,4 +1,5 @@
-"""Questions about replaced code that fastload asks in a worker process, where it has put functions of its own in the place of others."""
+"""Questions about replaced code that fastload asks in a worker process, where it has put functions of its
+own in the place of others."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def answers(index: int = 0) -> dict[str, Any]:
 
 
 def test_a_worker_has_the_answers_of_its_parent() -> None:
-    """Functions that fastload has exchanged there are not taken for the program's; each answer is the one without them."""
+    """Functions that fastload has exchanged there are not taken for the program's; each answer is the one
+    without them."""
     Image.preinit()
     here = answers()
     assert here.pop("exchanged") == [False, False, False]
@@ -97,7 +99,8 @@ NORMALIZE = ("torchvision.transforms._functional_tensor", ("normalize",))
 
 
 def test_a_program_s_code_is_found_over_and_under_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrapper around it, other code put into it, and other code put into the function that it stands for are the program's."""
+    """A wrapper around it, other code put into it, and other code put into the function that it stands for
+    are the program's."""
 
     def mine(*args: Any) -> Any:
         return args[0]
@@ -132,7 +135,8 @@ def twin(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_a_stand_in_is_itself_and_no_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An object that compares equal to a stand-in, and one that takes its place in memory, are what they are."""
+    """An object that compares equal to a stand-in, and one that takes its place in memory, are what they
+    are."""
 
     class Same:
         def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""Batches whose rows are written one by one are exactly default_collate's; samples that are not of that kind are refused."""
+"""Batches whose rows are written one by one are exactly default_collate's; samples that are not of that
+kind are refused."""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ def tensors_in(value: Any) -> bool:
 @quick
 @given(samplers, st.data())
 def test_as_default_collate(make: Any, data: st.DataObject) -> None:
-    """For samples of one layout: the same containers, dtypes, shapes and values, whatever order the rows are written in."""
+    """For samples of one layout: the same containers, dtypes, shapes and values, whatever order the rows
+    are written in."""
     count = data.draw(st.integers(1, 5))
     samples = [make(seed) for seed in range(count)]
     expected = default_collate(samples)
@@ -218,7 +220,8 @@ X = torch.ones(2, 3)
     ],
 )
 def test_unlike_the_first(first: Any, second: Any) -> None:
-    """A sample whose keys, types, shapes or dtypes are not the first one's is refused; ints beyond 64 bits as well."""
+    """A sample whose keys, types, shapes or dtypes are not the first one's is refused; ints beyond 64 bits
+    as well."""
     assert by_rows([first, first]) is not None
     assert by_rows([first, second]) is None
 

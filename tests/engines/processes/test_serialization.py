@@ -1,4 +1,5 @@
-"""A batch comes out of its slot and envelope as it went in; its slot is held as long as anything views it, and never handed out before."""
+"""A batch comes out of its slot and envelope as it went in; its slot is held as long as anything views it,
+and never handed out before."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def carried(batch: Any, room: int = 1 << 20) -> tuple[Any, core.SharedSlot, Batc
 @quick
 @given(anything)
 def test_round_trip(batch: Any) -> None:
-    """Any structure of tensors, arrays and objects arrives equal: types, dtypes, shapes, and strides where dense."""
+    """Any structure of tensors, arrays and objects arrives equal: types, dtypes, shapes, and strides where
+    dense."""
     got, _, _ = carried(batch)
     assert same(batch, got)
 
@@ -44,7 +46,8 @@ def test_round_trip(batch: Any) -> None:
 @quick
 @given(anything)
 def test_too_small_a_slot(batch: Any) -> None:
-    """Where the slot is too small, nothing is written beyond it, and packing again into `needed` bytes gives the batch."""
+    """Where the slot is too small, nothing is written beyond it, and packing again into `needed` bytes
+    gives the batch."""
     packer = BatchPickler()
     for slot in (None, core.SharedSlot(1)):
         arena = Arena(slot)
@@ -61,7 +64,8 @@ def test_too_small_a_slot(batch: Any) -> None:
 @quick
 @given(st.lists(plain_tensors(), max_size=6))
 def test_tensors_are_aligned_views_of_the_slot(tensors: list[torch.Tensor]) -> None:
-    """Dense tensors lie in the slot, each at a multiple of ALIGN, apart from each other, and none goes by value."""
+    """Dense tensors lie in the slot, each at a multiple of ALIGN, apart from each other, and none goes by
+    value."""
     slot, packer = core.SharedSlot(1 << 20), BatchPickler()
     got = unpack(packer.pack(tensors, Arena(slot)), slot)
     assert packer.by_value == 0
@@ -99,7 +103,8 @@ def test_arena_tensors_are_not_copied(dtype: torch.dtype) -> None:
 )
 @quick
 def test_arena_gives_room_once(asked: list[tuple[tuple[int, ...], torch.dtype]]) -> None:
-    """Tensors of an arena never overlap, whether the slot has room or not, and all arrive with their values."""
+    """Tensors of an arena never overlap, whether the slot has room or not, and all arrive with their
+    values."""
     slot = core.SharedSlot(8192)
     arena = Arena(slot)
     made = [arena.empty(shape, dtype) for shape, dtype in asked]
@@ -152,7 +157,8 @@ def test_what_goes_by_value_is_counted() -> None:
 
 @pytest.mark.parametrize("dtype", PLAIN, ids=str)
 def test_tv_tensors_lie_in_the_slot(dtype: torch.dtype) -> None:
-    """torchvision's tensors keep their class and attributes, of every dtype, and view the slot; one that is there twice is one object."""
+    """torchvision's tensors keep their class and attributes, of every dtype, and view the slot; one that
+    is there twice is one object."""
     tv = pytest.importorskip("torchvision.tv_tensors")
     slot, packer, values = core.SharedSlot(1 << 16), BatchPickler(), numbers((6, 4), dtype, 1)
     boxes = tv.BoundingBoxes(values, format="XYWH", canvas_size=(7, 9))
@@ -190,7 +196,8 @@ def test_large_arrays_lie_in_the_slot(order: Any) -> None:
 
 @pytest.mark.usefixtures("no_leaks")
 def test_leased_until_the_last_view_is_gone() -> None:
-    """A slot is leased while a tensor, a view of one, or an array of its batch lives, and only then can be unpacked again."""
+    """A slot is leased while a tensor, a view of one, or an array of its batch lives, and only then can be
+    unpacked again."""
     slot = core.SharedSlot(1 << 16)
     envelope = BatchPickler().pack({"x": torch.arange(100), "y": np.zeros(3000)}, Arena(slot))
     batch = unpack(envelope, slot)
@@ -262,7 +269,8 @@ def _refuse() -> None:
 
 
 def test_retired_after_a_fork() -> None:
-    """A slot whose batch was held across a fork is retired: the child may still look at it, and sees what was there."""
+    """A slot whose batch was held across a fork is retired: the child may still look at it, and sees what
+    was there."""
     slot = core.SharedSlot(4096)
     envelope = BatchPickler().pack(torch.arange(50), Arena(slot))
     batch = unpack(envelope, slot)

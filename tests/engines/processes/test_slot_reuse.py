@@ -21,7 +21,8 @@ pytestmark = engine_marks
 @modes
 @pytest.mark.parametrize("persistent", [False, True])
 def test_slots_are_reused(mode: str, persistent: bool) -> None:
-    """Two hundred batches need a few slots, the number in flight and those that the loop holds, over epochs too."""
+    """Two hundred batches need a few slots, the number in flight and those that the loop holds, over
+    epochs too."""
     loader = FastLoader(
         Made(ones, 400), batch_size=4, num_workers=2, persistent_workers=persistent, **MODES[mode]
     )
@@ -39,7 +40,8 @@ def test_slots_are_reused(mode: str, persistent: bool) -> None:
 
 @modes
 def test_batches_that_are_kept(mode: str) -> None:
-    """list(loader) is right: no slot is filled again while its batch lives; the set grows, and shrinks back when the batches are gone."""
+    """list(loader) is right: no slot is filled again while its batch lives; the set grows, and shrinks
+    back when the batches are gone."""
     loader = FastLoader(Made(ones, 240), batch_size=4, num_workers=2, persistent_workers=True, **MODES[mode])
     kept = list(loader)
     assert sorted(torch.cat(kept)[:, 0].int().tolist()) == list(range(240))
@@ -85,7 +87,8 @@ def test_batches_of_many_sizes(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["in turn", "any order", "by sample, custom"])
 def test_one_giant_batch(mode: str) -> None:
-    """A batch of 8 MB among small ones makes no later slot giant, and its own is let go when such batches come no more."""
+    """A batch of 8 MB among small ones makes no later slot giant, and its own is let go when such batches
+    come no more."""
 
     arrived = multiprocessing.Event()
 

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class SlotsMachine(RuleBasedStateMachine):
-    """Batches are made, held, dropped; processes fork: no slot is handed out that is leased, busy, retired, too small or unknown."""
+    """Batches are made, held, dropped; processes fork: no slot is handed out that is leased, busy,
+    retired, too small or unknown."""
 
     @initialize(keep=st.integers(1, 4))
     def begin(self, keep: int) -> None:

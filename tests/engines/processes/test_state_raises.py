@@ -48,7 +48,8 @@ def test_a_state_that_needs_arguments_is_not_asked_for(kind: str, workers: int) 
 def test_an_error_of_state_dict_comes_back(
     kind: str, workers: int, error: Exception, raised: type[Exception]
 ) -> None:
-    """It is raised in the loop, or by the loader's own state_dict(), with its traceback; no worker dies of it, no epoch ends early."""
+    """It is raised in the loop, or by the loader's own state_dict(), with its traceback; no worker dies of
+    it, no epoch ends early."""
 
     def fails(self: Any) -> None:
         raise error

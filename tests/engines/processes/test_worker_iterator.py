@@ -1,4 +1,5 @@
-"""The iterator over worker processes: broken off, closed, failed or forked, over uneven replicas; and what it counts."""
+"""The iterator over worker processes: broken off, closed, failed or forked, over uneven replicas; and what
+it counts."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ pytestmark = engine_marks
 
 
 def test_a_reset_waits_for_nothing_that_is_there() -> None:
-    """A loop that is broken off while later batches lie ready: the next epoch of persistent workers begins, rather than wait for ever."""
+    """A loop that is broken off while later batches lie ready: the next epoch of persistent workers
+    begins, rather than wait for ever."""
 
     def make(index: int) -> torch.Tensor:
         time.sleep(0.2 if index == 0 else 0)
@@ -89,7 +91,8 @@ def test_exceptions_of_a_local_class() -> None:
 
 
 def test_an_iterator_that_was_closed() -> None:
-    """Closed before its end it says so: a loop must not take that for the end of the epoch. After its end it stays ended."""
+    """Closed before its end it says so: a loop must not take that for the end of the epoch. After its end
+    it stays ended."""
     loader = FastLoader(Made(ones, 20), batch_size=2, num_workers=2)
     iterator = iter(loader)
     next(iterator)
@@ -107,7 +110,8 @@ def test_an_iterator_that_was_closed() -> None:
 
 
 def test_a_sampler_that_fails() -> None:
-    """An error of the sampler, or an index that cannot be sent, is raised; what follows is an error too, never a wait."""
+    """An error of the sampler, or an index that cannot be sent, is raised; what follows is an error too,
+    never a wait."""
 
     def failing() -> Iterator[int]:
         yield from range(12)
@@ -171,7 +175,8 @@ class Uneven(IterableDataset[Any]):
     pairwise([[0, 0, 0], [5, 0, 1], [1, 17, 3], [40, 0, 2], [7, 7, 7]], [True, False], [None, 1, 4]),
 )
 def test_exhausted_replicas(lengths: list[int], in_order: bool, size: int | None) -> None:
-    """Every replica is read to its end, in its own order, in each epoch of persistent workers, and after a loop that was broken off."""
+    """Every replica is read to its end, in its own order, in each epoch of persistent workers, and after a
+    loop that was broken off."""
     loader = FastLoader(
         Uneven(lengths),
         batch_size=size,
@@ -206,7 +211,8 @@ class Late(IterableDataset[Any]):
 
 
 def test_an_epoch_that_cannot_begin() -> None:
-    """A dataset that cannot be iterated now fails that epoch alone: the next one of the same persistent workers has all samples."""
+    """A dataset that cannot be iterated now fails that epoch alone: the next one of the same persistent
+    workers has all samples."""
     loader = FastLoader(Late(), batch_size=2, num_workers=1, persistent_workers=True)
     for _ in range(2):
         assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]

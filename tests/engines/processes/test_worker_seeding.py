@@ -1,4 +1,5 @@
-"""Workers are seeded as torch's are; a sample's random state is a function of (seed, epoch, index); numeric libraries get one thread."""
+"""Workers are seeded as torch's are; a sample's random state is a function of (seed, epoch, index);
+numeric libraries get one thread."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def test_as_torchs_workers(seed_of_all: int) -> None:
 
 
 def test_seeding_a_worker_reads_no_source() -> None:
-    """torch keeps the text of the stack for each kind of device that is not in use, for which it would read the callers' source files."""
+    """torch keeps the text of the stack for each kind of device that is not in use, for which it would
+    read the callers' source files."""
     with kept_state():
         linecache.clearcache()
         seed_worker(3, 1)
@@ -77,7 +79,8 @@ indices = (
 @settings(max_examples=60)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 1000), indices, st.integers(0, 2**32 - 1))
 def test_a_sample_is_a_pure_function(seed: int, epoch: int, index: Any, before: int) -> None:
-    """Whatever was drawn before, the same (seed, epoch, index) gives the same numbers in all three generators."""
+    """Whatever was drawn before, the same (seed, epoch, index) gives the same numbers in all three
+    generators."""
     with kept_state():
         seed_sample(seed, epoch, index)
         first = drawn()
@@ -183,8 +186,9 @@ def test_threads_are_held_to_one() -> None:
 
 
 def test_the_users_threads_stay() -> None:
-    """A variable that the user set keeps its value, and its library as many threads; but torch's OpenMP pool may be the parent's, copied by
-    a fork without its threads, so torch computes with one, as in its own workers."""
+    """A variable that the user set keeps its value, and its library as many threads; but torch's OpenMP pool
+    may be the parent's, copied by a fork without its threads, so torch computes with one, as in its own
+    workers."""
     told = held(OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2")
     assert told["env"] == {**dict.fromkeys(NAMES, "1"), "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
     assert told["torch"] == 1
@@ -203,8 +207,9 @@ class Threads(Dataset[int]):
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="OpenBLAS has no threads of its own on one CPU")
 def test_openblas_has_no_threads_in_a_worker() -> None:
-    """A forked worker that holds OpenBLAS to one thread has none of its others, which would spin for a tenth of a second, also once it has
-    multiplied matrices; more threads are there for whoever sets another limit."""
+    """A forked worker that holds OpenBLAS to one thread has none of its others, which would spin for a tenth
+    of a second, also once it has multiplied matrices; more threads are there for whoever sets another
+    limit."""
     threadpoolctl = pytest.importorskip("threadpoolctl")
 
     def multiplies(worker: int) -> None:
@@ -215,11 +220,12 @@ def test_openblas_has_no_threads_in_a_worker() -> None:
         multiplies(worker)
 
     multiplies(0)  # the parent's threads run
+    # One is Python's, one waits for the parent's end.
     for init, threads in (
         (None, 2),
         (multiplies, 2),
         (multiplies_in_two, 3),
-    ):  # one is Python's, one waits for the parent's end
+    ):
         assert list(FastLoader(Threads(), batch_size=None, num_workers=1, worker_init_fn=init)) == [
             threads,
             threads,

@@ -1,4 +1,5 @@
-"""Batches and samples of every kind for the tests of worker processes, and what it means for two of them to be equal."""
+"""Batches and samples of every kind for the tests of worker processes, and what it means for two of them
+to be equal."""
 
 from __future__ import annotations
 
@@ -162,7 +163,8 @@ def containers(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal in type, value, dtype, shape, and, where a tensor has no holes, in the strides of its sides longer than one."""
+    """Equal in type, value, dtype, shape, and, where a tensor has no holes, in the strides of its sides
+    longer than one."""
     if type(a) is not type(b):
         return False
     if isinstance(a, torch.Tensor):

@@ -48,9 +48,11 @@ class Counting(Numbers):
 
 
 class Epochs(IterableDataset[Any]):
-    """An iterable dataset with a state, sharded over workers of uneven shares; it counts its epochs, and starts anew as one ends.
+    """An iterable dataset with a state, sharded over workers of uneven shares; it counts its epochs, and
+    starts anew as one ends.
 
-    `lazy`: it counts nothing and starts anew as the next epoch begins, so that its state at an epoch's end is that end.
+    `lazy`: it counts nothing and starts anew as the next epoch begins, so that its state at an epoch's end is
+    that end.
     """
 
     def __init__(self, lazy: bool = False) -> None:
@@ -127,7 +129,8 @@ def epochs_of(loader: Any, count: int) -> list[list[Any]]:
 
 
 def saved_after(make: Any, epochs: int, steps: int | None, json_too: bool = True) -> Any:
-    """The state after whole epochs, and `steps` batches of the next; None: after that epoch's loop has ended as well."""
+    """The state after whole epochs, and `steps` batches of the next; None: after that epoch's loop has
+    ended as well."""
     loader = make()
     epochs_of(loader, epochs + (steps is None))
     if steps is not None:
@@ -143,9 +146,11 @@ def saved_after(make: Any, epochs: int, steps: int | None, json_too: bool = True
 
 
 def check_resumes(make: Any, epochs: int, *points: int | None) -> None:
-    """A run of three epochs that is interrupted and resumed goes on as one that was not, at each of the points.
+    """A run of three epochs that is interrupted and resumed goes on as one that was not, at each of the
+    points.
 
-    A point: how many batches of the epoch after `epochs` whole ones were had; None: its loop has ended as well. -1: all.
+    A point: how many batches of the epoch after `epochs` whole ones were had; None: its loop has ended as
+    well. -1: all.
     """
     torch.manual_seed(3)
     loader = make()
@@ -181,7 +186,8 @@ def scattered() -> None:
 
 
 def trained(loader: Any, steps: int | None = None) -> list[Any]:
-    """A loop that draws from torch's global generator, as dropout does; left after `steps` batches, if given."""
+    """A loop that draws from torch's global generator, as dropout does; left after `steps` batches, if
+    given."""
     out: list[Any] = []
     if steps == 0:
         iter(loader)

@@ -1,4 +1,5 @@
-"""States taken about an epoch's end: no epoch is repeated or skipped by `for epoch in range(saved_epoch, epochs)`."""
+"""States taken about an epoch's end: no epoch is repeated or skipped by
+`for epoch in range(saved_epoch, epochs)`."""
 
 from __future__ import annotations
 
@@ -13,9 +14,8 @@ from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 from fastload.augment import Seeded
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create"
-)  # more workers than this machine's CPUs
+# More workers than this machine's CPUs.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def python_step(image: Any) -> Any:
@@ -38,7 +38,8 @@ ENGINES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_packed(packed: Path, engine: str, shuffle: bool) -> None:
-    """After the last batch an epoch of no batches follows, then the next; after the loop the next one does; on every engine."""
+    """After the last batch an epoch of no batches follows, then the next; after the loop the next one
+    does; on every engine."""
     options = dict(ENGINES[engine])
     transform = [T.RandomResizedCrop(8), *([python_step] if options.pop("step", False) else [])]
     data = PackedDataset(packed, transform=transform)
@@ -52,7 +53,8 @@ def test_packed(packed: Path, engine: str, shuffle: bool) -> None:
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_map_style(workers: int, persistent: bool, shuffle: bool) -> None:
-    """The same in Python, where the order comes from torch's global generator; a short last batch is dropped where shuffled."""
+    """The same in Python, where the order comes from torch's global generator; a short last batch is
+    dropped where shuffled."""
     options = {
         "num_workers": workers,
         "persistent_workers": persistent,
@@ -66,8 +68,8 @@ def test_map_style(workers: int, persistent: bool, shuffle: bool) -> None:
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("batch_size", [4, None])
 def test_iterable(workers: int, lazy: bool, batch_size: int | None) -> None:
-    """An iterable dataset that counts epochs goes on counting, one that starts anew as the next epoch begins does so, whether its last
-    batch was a whole one or not."""
+    """An iterable dataset that counts epochs goes on counting, one that starts anew as the next epoch begins
+    does so, whether its last batch was a whole one or not."""
 
     def make() -> Any:
         return FastLoader(
@@ -78,7 +80,8 @@ def test_iterable(workers: int, lazy: bool, batch_size: int | None) -> None:
 
 
 def test_a_loop_over_saved_epochs() -> None:
-    """Saved in the loop with its epoch, after every step: what is trained before and after adds up to each sample once an epoch."""
+    """Saved in the loop with its epoch, after every step: what is trained before and after adds up to each
+    sample once an epoch."""
 
     def trained(saved: dict[str, Any] | None, stop: int) -> tuple[list[Any], dict[str, Any]]:
         loader = FastLoader(Numbers(), batch_size=6, shuffle=True, seed=1)
@@ -103,7 +106,8 @@ def test_a_loop_over_saved_epochs() -> None:
 
 
 def test_an_empty_rest_is_an_epoch_of_its_own() -> None:
-    """A state of after the last batch survives being asked for again: before the empty epoch, in it and after it."""
+    """A state of after the last batch survives being asked for again: before the empty epoch, in it and
+    after it."""
     state = saved_after(lambda: FastLoader(Numbers(), batch_size=4), 0, 6)
     assert (state["epoch"], state["batches"]) == (0, 6)
     loader = FastLoader(Numbers(), batch_size=4)
@@ -118,7 +122,8 @@ def test_an_empty_rest_is_an_epoch_of_its_own() -> None:
 
 
 def test_counting_dataset_at_an_epochs_end() -> None:
-    """A map-style dataset's own state goes over the epoch's end in the calling process and in persistent workers."""
+    """A map-style dataset's own state goes over the epoch's end in the calling process and in persistent
+    workers."""
     check_resumes(lambda: FastLoader(Counting(), batch_size=4), 1, -1, None)
     check_resumes(
         lambda: FastLoader(Counting(), batch_size=4, num_workers=2, persistent_workers=True), 1, -1, None

@@ -13,9 +13,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 from fastload import FastLoader
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create"
-)  # more workers than this machine's CPUs
+# More workers than this machine's CPUs.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 class Stream(IterableDataset[int]):
@@ -75,7 +74,8 @@ class Walk:
     ),
 )
 def test_iterable(keeps: str | None, options: tuple[int, bool, int | None, bool], place: str) -> None:
-    """An iterable dataset goes on after every batch, by its own state or without, in every worker, with workers that end early."""
+    """An iterable dataset goes on after every batch, by its own state or without, in every worker, with
+    workers that end early."""
     workers, persistent, batch_size, drop_last = options
 
     def make(prefetch: int = 2) -> Any:
@@ -105,7 +105,8 @@ def test_iterable_skipping_is_told() -> None:
 
 
 def test_iterable_needs_as_many_workers() -> None:
-    """Each replica has a position: another number of workers is refused, by both numbers, in mid-epoch only; one and none are the same."""
+    """Each replica has a position: another number of workers is refused, by both numbers, in mid-epoch
+    only; one and none are the same."""
     loader = FastLoader(Stream("dataset"), batch_size=4, num_workers=2)
     fresh = through_json(loader.state_dict())
     trained(loader, 2)

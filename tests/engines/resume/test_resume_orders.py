@@ -39,9 +39,8 @@ from torch.utils.data import (
 from fastload import FastLoader, KeyedSampler, WindowSampler
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create"
-)  # more workers than this machine's CPUs
+# More workers than this machine's CPUs.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 class Noisy(Numbers):
@@ -125,8 +124,9 @@ SETTLED = {
 def test_any_sampler_any_workers(
     kind: str, steps: int, epochs: int, first: int, second: int, prefetch: int, persistent: bool
 ) -> None:
-    """Position and order, over epochs, whatever draws them and whoever makes the batches. A lazily drawing custom sampler shares torch's
-    generator with the loop, so that only the first of these can be expected of it."""
+    """Position and order, over epochs, whatever draws them and whoever makes the batches. A lazily drawing
+    custom sampler shares torch's generator with the loop, so that only the first of these can be expected of
+    it."""
 
     def make(workers: int, prefetch: int) -> Any:
         options = {"batch_size": 4, **SAMPLERS[kind]()}
@@ -135,7 +135,8 @@ def test_any_sampler_any_workers(
         return FastLoader(Numbers(), num_workers=workers, **options)
 
     persists = [persistent and workers > 0 for workers in (first, second)]
-    # Persistent workers draw one base seed, others one per epoch: from the generator that "generator" shuffles with, or torch's global one.
+    # Persistent workers draw one base seed, others one per epoch: from the generator that "generator"
+    # shuffles with, or torch's global one.
     following = persists[0] == persists[1] or kind in SETTLED
     if kind == "custom":
         return check_custom(first, second, steps)
@@ -181,7 +182,8 @@ def test_map_style_fetches_only_what_is_left() -> None:
 @pytest.mark.parametrize("seed", [None, 4])
 @pytest.mark.parametrize("workers", [(0, 2), (2, 0), (2, 3)])
 def test_random_transforms_under_seed_by_sample(seed: int | None, workers: tuple[int, int]) -> None:
-    """With seed_by="sample" a resume repeats every random number, in the second epoch of persistent workers too."""
+    """With seed_by="sample" a resume repeats every random number, in the second epoch of persistent
+    workers too."""
 
     def make(workers: int) -> Any:
         more = {"persistent_workers": True} if workers else {}
@@ -229,7 +231,8 @@ class Delayed(Numbers):
 
 
 def test_out_of_order(tmp_path: Path) -> None:
-    """With in_order=False the batches that came early are not repeated, and the one that was passed is not lost."""
+    """With in_order=False the batches that came early are not repeated, and the one that was passed is not
+    lost."""
     gate = tmp_path / "gate"
     loader = FastLoader(Delayed(gate), batch_size=4, num_workers=2, in_order=False, prefetch_factor=3)
     batches = iter(loader)

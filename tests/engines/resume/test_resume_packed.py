@@ -13,9 +13,8 @@ from resume_helpers import check_rest, plain, through_json, trained
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create"
-)  # more workers than this machine's CPUs
+# More workers than this machine's CPUs.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 TRAIN = [T.RandomResizedCrop(16), T.RandomHorizontalFlip()]
 
 

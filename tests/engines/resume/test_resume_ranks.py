@@ -1,4 +1,5 @@
-"""States under shard=: saved by N ranks, loaded by M: the rest of the epoch is every sample not had yet, exactly once over all ranks."""
+"""States under shard=: saved by N ranks, loaded by M: the rest of the epoch is every sample not had yet,
+exactly once over all ranks."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def numbers(batch: Any) -> list[int]:
 def after(
     loaders: list[FastLoader[Any]], steps: int, state: Any = None
 ) -> tuple[list[list[list[int]]], list[Any]]:
-    """Each rank's batches of that many steps, or as many as it has, and its state then; from a state, where one is given."""
+    """Each rank's batches of that many steps, or as many as it has, and its state then; from a state,
+    where one is given."""
     had, states = [], []
     for loader in loaders:
         if state is not None:
@@ -96,10 +98,11 @@ def test_any_ranks_go_on(
     epoch: int,
     data: st.DataObject,
 ) -> None:
-    """Several resumes in a row, each by other ranks, with another batch size, from the state of any rank; all states are equal, and small.
+    """Several resumes in a row, each by other ranks, with another batch size, from the state of any rank; all
+    states are equal, and small.
 
-    Every sample comes once, but for padding at the very end of a run that ends the epoch, and for what drop_last leaves out there. Under
-    "window" the last rank's blocks have its padding anywhere among them.
+    Every sample comes once, but for padding at the very end of a run that ends the epoch, and for what
+    drop_last leaves out there. Under "window" the last rank's blocks have its padding anywhere among them.
     """
     options = {"count": count, "shuffle": shuffle, "even": even, "drop_last": drop_last}
     anywhere = shuffle == "window" and even and not drop_last
@@ -130,9 +133,8 @@ def test_any_ranks_go_on(
         return
     new = counted.keys() - set(had)
     went = [each for each, samples in state["split"]["ranks"] if samples] if state is not None else []
-    goes_on = (
-        went[-1:] == [world] and not drop_last
-    )  # as many ranks as had a batch last: they pad as if nothing had been between
+    # As many ranks as had a batch last: they pad as if nothing had been between.
+    goes_on = went[-1:] == [world] and not drop_last
     assert len(new) == len(counted) or anywhere or goes_on
     if even:
         assert len({sum(map(len, part)) for part in parts}) == 1  # of equal length
@@ -148,7 +150,8 @@ def test_any_ranks_go_on(
 @pytest.mark.parametrize("epoch", range(3))
 @pytest.mark.parametrize("steps", range(4))
 def test_padding_that_came_early_is_no_sample(epoch: int, steps: int) -> None:
-    """Under "window" three ranks have had padding before their last round, then one rank goes on, and one after it.
+    """Under "window" three ranks have had padding before their last round, then one rank goes on, and one
+    after it.
 
     No state ends the epoch before every sample was had, and no sample comes again.
     """
@@ -172,7 +175,8 @@ def test_padding_that_came_early_is_no_sample(epoch: int, steps: int) -> None:
 
 
 def test_ranks_that_had_nothing_change_nothing() -> None:
-    """A resume by one rank that stops before its first batch: the three ranks that began go on as if it had not been."""
+    """A resume by one rank that stops before its first batch: the three ranks that began go on as if it
+    had not been."""
     whole = [[numbers(batch) for batch in loader] for loader in ranks(3, 4)]
     _, states = after(ranks(3, 4), 1)
     _, (state,) = after(ranks(1, 4), 0, states[0])
@@ -192,7 +196,8 @@ def test_ranks_that_had_nothing_change_nothing() -> None:
 def test_as_many_ranks_go_on_as_if_never_interrupted(
     count: int, world: int, batch: int, steps: int, shuffle: Any, even: bool, drop_last: bool
 ) -> None:
-    """The same number of ranks and batch size: the very batches of a run that was not interrupted, padding too; then the next epoch."""
+    """The same number of ranks and batch size: the very batches of a run that was not interrupted, padding
+    too; then the next epoch."""
     options = {"count": count, "shuffle": shuffle, "even": even, "drop_last": drop_last, "batch_size": batch}
     whole = [[[numbers(each) for each in loader] for _ in range(2)] for loader in ranks(world, **options)]
     loaders = ranks(world, **options)
@@ -205,7 +210,8 @@ def test_as_many_ranks_go_on_as_if_never_interrupted(
 
 
 def test_a_state_is_kept_until_it_is_begun() -> None:
-    """A loaded state is given back by state_dict() as it was, by any number of ranks; set_epoch with another epoch drops it."""
+    """A loaded state is given back by state_dict() as it was, by any number of ranks; set_epoch with
+    another epoch drops it."""
     _, (state, *_) = after(ranks(2, 20, batch_size=2), 3)
     (loader,) = ranks(1, 20, batch_size=2)
     loader.load_state_dict(state)
@@ -232,7 +238,8 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_every_engine(packed: Path, shuffle: Any) -> None:
-    """Three ranks go on where two were, on every engine, with the samples that the calling process has; then whole epochs follow."""
+    """Three ranks go on where two were, on every engine, with the samples that the calling process has;
+    then whole epochs follow."""
     options: dict[str, Any] = {"shuffle": shuffle, "even": False}
     seen, (expected, *_) = after(ranks(2, 23, batch_size=3, **options), 2)
     parts = rest(ranks(3, 23, batch_size=2, **options), expected)
@@ -241,7 +248,8 @@ def test_every_engine(packed: Path, shuffle: Any) -> None:
     for engine, given_ in engines(packed):
         mine = {**options, **given_}
         if shuffle == "window" and "threads" in engine:
-            # Blocks are of other sizes, by the packed samples': the order is another, and the property the same.
+            # Blocks are of other sizes, by the packed samples': the order is another, and the property the
+            # same.
             seen, (state, *_) = after(ranks(2, batch_size=3, **mine), 2)
             assert sorted(flat(seen) + flat(rest(ranks(3, batch_size=2, **mine), state))) == list(range(23))
             continue
@@ -282,7 +290,8 @@ def test_pixels_do_not_depend_on_the_ranks(packed: Path) -> None:
 
 
 def test_samplers_of_the_users() -> None:
-    """A user's sampler is drawn again and its first samples left out; of a batch sampler whole batches are shared out."""
+    """A user's sampler is drawn again and its first samples left out; of a batch sampler whole batches are
+    shared out."""
 
     def sampled(world: int) -> list[FastLoader[Any]]:
         return [
@@ -310,7 +319,8 @@ def _generator() -> torch.Generator:
 
 
 def test_ranks_of_uneven_length() -> None:
-    """even=False: a rank that has no batch for the last step says the same as one that is about to have one."""
+    """even=False: a rank that has no batch for the last step says the same as one that is about to have
+    one."""
     loaders = ranks(2, 5, batch_size=2, even=False)
     seen, states = after(loaders, 1)
     assert states[0] == states[1]
@@ -330,7 +340,8 @@ class Ahead(Numbers):
 
 
 def test_batches_out_of_turn_are_one_ranks() -> None:
-    """With in_order=False a rank may have had batches ahead of its turn; then its state is for that rank of as many, and says so."""
+    """With in_order=False a rank may have had batches ahead of its turn; then its state is for that rank
+    of as many, and says so."""
 
     def made(rank: int, world: int) -> FastLoader[Any]:
         return FastLoader(Ahead(24), batch_size=2, num_workers=2, in_order=False, shard=(rank, world), seed=1)
@@ -385,8 +396,8 @@ def test_with_and_without_shard() -> None:
 def test_between_epochs_with_and_without_shard(shuffle: Any, had: int) -> None:
     """A state taken between epochs goes from a loader without shard= to loaders with it, and back.
 
-    The next epoch is that of a loader that was told its number. The loaded state is given back as the loader's own, and so are those of
-    that epoch's batches.
+    The next epoch is that of a loader that was told its number. The loaded state is given back as the
+    loader's own, and so are those of that epoch's batches.
     """
 
     def plain() -> FastLoader[Any]:
@@ -437,7 +448,8 @@ def test_damaged_splits_are_refused(split: Any) -> None:
 
 
 def test_the_generator_of_a_batch_samplers_sampler() -> None:
-    """A batch sampler that is shared out goes on in its order, which its sampler draws from a generator of its own."""
+    """A batch sampler that is shared out goes on in its order, which its sampler draws from a generator of
+    its own."""
 
     def loader(seed: int) -> FastLoader[Any]:
         sampler = RandomSampler(range(24), generator=torch.Generator().manual_seed(seed))

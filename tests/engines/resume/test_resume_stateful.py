@@ -1,4 +1,5 @@
-"""Datasets, samplers and batch samplers with states of their own, and when states are loaded; torchdata's loader is the oracle."""
+"""Datasets, samplers and batch samplers with states of their own, and when states are loaded; torchdata's
+loader is the oracle."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from torch.utils.data import DistributedSampler
 from fastload import FastLoader
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create"
-)  # more workers than this machine's CPUs
+# More workers than this machine's CPUs.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 class Position(DistributedSampler[int]):
-    """A sampler that counts what it gave, and begins at 0 as it is iterated, as torchdata's StatefulDistributedSampler does."""
+    """A sampler that counts what it gave, and begins at 0 as it is iterated, as torchdata's
+    StatefulDistributedSampler does."""
 
     def __init__(self) -> None:
         super().__init__(range(COUNT), num_replicas=1, rank=0, seed=1)  # type: ignore[arg-type]
@@ -61,7 +62,8 @@ STEPS = (0, 3, -1, None)
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_samplers(kind: str) -> None:
-    """A sampler's own state goes on in mid-epoch, after the last batch and after the loop, wherever it starts anew."""
+    """A sampler's own state goes on in mid-epoch, after the last batch and after the loop, wherever it
+    starts anew."""
     check_resumes(lambda: FastLoader(Numbers(), **SAMPLERS[kind]()), 1, *STEPS)
 
 
@@ -82,12 +84,14 @@ def test_samplers_ahead_of_workers() -> None:
     ],
 )
 def test_map_style_datasets(options: dict[str, Any]) -> None:
-    """Each worker's copy goes on from its own state after each batch, in a later epoch too, and no prefetched sample is counted."""
+    """Each worker's copy goes on from its own state after each batch, in a later epoch too, and no
+    prefetched sample is counted."""
     check_resumes(lambda: FastLoader(Counting(), **{"batch_size": 4, **options}), 1, 1, 4)
 
 
 def test_map_style_datasets_under_seed_by_sample() -> None:
-    """Workers then make whole batches in turn, so that their states are the same in each run; without order none is lost or repeated."""
+    """Workers then make whole batches in turn, so that their states are the same in each run; without
+    order none is lost or repeated."""
     check_resumes(lambda: FastLoader(Counting(), batch_size=4, num_workers=2, seed=1, seed_by="sample"), 0, 3)
     options: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "in_order": False}
     with FastLoader(Counting(), **options) as loader:
@@ -133,7 +137,8 @@ def test_a_failed_batch_changes_a_state() -> None:
 
 @pytest.mark.parametrize("every", [0, None, 2, 5])
 def test_snapshot_every_n_steps(every: int | None) -> None:
-    """However seldom workers send their states, a state is exact: the rest is drawn again; in a later epoch of persistent workers too."""
+    """However seldom workers send their states, a state is exact: the rest is drawn again; in a later
+    epoch of persistent workers too."""
 
     def make() -> Any:
         return FastLoader(
@@ -153,7 +158,8 @@ def test_snapshot_every_n_steps_is_checked() -> None:
 
 @pytest.mark.parametrize("data", [Counting, Epochs])
 def test_another_number_of_workers(data: Any) -> None:
-    """States that are each worker's do not go into another number of workers: an error at load, with both numbers; nothing is changed."""
+    """States that are each worker's do not go into another number of workers: an error at load, with both
+    numbers; nothing is changed."""
     for before, after in ((0, 2), (2, 0), (2, 3)):
         state = saved_after(lambda n=before: FastLoader(data(), batch_size=4, num_workers=n), 0, 3)
         loader = FastLoader(data(), batch_size=4, num_workers=after)
@@ -161,15 +167,15 @@ def test_another_number_of_workers(data: Any) -> None:
             loader.load_state_dict(state)
         assert loader.state_dict()["batches"] == 0
     one = FastLoader(data(), batch_size=4, num_workers=1)
-    one.load_state_dict(
-        saved_after(lambda: FastLoader(data(), batch_size=4), 0, 3)
-    )  # in none it stands as in one
+    # In none it stands as in one.
+    one.load_state_dict(saved_after(lambda: FastLoader(data(), batch_size=4), 0, 3))
     assert len(epochs_of(one, 1)[0]) == len(epochs_of(FastLoader(data(), batch_size=4), 1)[0]) - 3
 
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_load_while_iterated(persistent: bool) -> None:
-    """The last of several loads holds from the next iter(); a loop that runs goes on undisturbed, and what state_dict() gives is loaded."""
+    """The last of several loads holds from the next iter(); a loop that runs goes on undisturbed, and what
+    state_dict() gives is loaded."""
     torch.manual_seed(1)
     options: dict[str, Any] = {
         "batch_size": 4,
@@ -220,10 +226,12 @@ def test_a_dataset_that_lost_its_state() -> None:
     ],
 )
 def test_as_torchdata(data: Any, options: dict[str, Any], workers: int) -> None:
-    """The same program as with StatefulDataLoader: the rest of the epoch that a state was taken in, and the epoch after it.
+    """The same program as with StatefulDataLoader: the rest of the epoch that a state was taken in, and the
+    epoch after it.
 
-    Not where something that starts anew as an epoch ends has done so before the loop's last batch, a sampler with a short one or a worker
-    of a smaller share: torchdata then repeats the epoch, or that worker's share of it.
+    Not where something that starts anew as an epoch ends has done so before the loop's last batch, a sampler
+    with a short one or a worker of a smaller share: torchdata then repeats the epoch, or that worker's share
+    of it.
     """
     stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
 

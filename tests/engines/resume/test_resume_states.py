@@ -14,13 +14,13 @@ from resume_helpers import COUNT, Numbers, flat, plain, resume, scattered, seede
 from fastload import FastLoader
 from fastload.errors import ArgumentError
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:This DataLoader will create"
-)  # more workers than this machine's CPUs
+# More workers than this machine's CPUs.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def test_where_a_state_stands() -> None:
-    """Before an epoch, in it, after a loop was left, at its end with and without StopIteration: a state says what comes next."""
+    """Before an epoch, in it, after a loop was left, at its end with and without StopIteration: a state
+    says what comes next."""
     loader = FastLoader(Numbers(), batch_size=4)
 
     def stands() -> tuple[int, int, int]:
@@ -142,7 +142,8 @@ def resumed_with(state: dict[str, Any]) -> Any:
     ],
 )
 def test_states_that_do_not_fit(change: dict[str, Any], message: str) -> None:
-    """A state of another version, damaged, or of another loader's settings is refused by what is wrong, and changes nothing."""
+    """A state of another version, damaged, or of another loader's settings is refused by what is wrong,
+    and changes nothing."""
     loader = FastLoader(Numbers(), batch_size=4)
     trained(loader, 2)
     state = through_json(loader.state_dict())
@@ -204,7 +205,8 @@ while loader.epoch < 3:
 
 
 def test_killed_and_started_again(tmp_path: Path) -> None:
-    """A program that saves the state after each step, is killed, and is started anew with other workers, trains as if never killed."""
+    """A program that saves the state after each step, is killed, and is started anew with other workers,
+    trains as if never killed."""
 
     def run(name: str, workers: int, kill_at: int) -> tuple[int, str]:
         done = warm.run(KILLED, tmp_path / name, str(workers), str(kill_at), error=True)

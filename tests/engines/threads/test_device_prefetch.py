@@ -1,4 +1,5 @@
-"""Batches moved ahead of the loop: the same batches, in order, bounded, and nothing left behind. The CPU stands for the device."""
+"""Batches moved ahead of the loop: the same batches, in order, bounded, and nothing left behind. The CPU
+stands for the device."""
 
 from __future__ import annotations
 
@@ -151,7 +152,8 @@ def test_generators_end_where_they_do_without(packed: Path) -> None:
 
 
 def test_moved_ahead_and_bounded(packed: Path) -> None:
-    """While the loop holds one batch, exactly device_prefetch more are transformed, by another thread, and no more."""
+    """While the loop holds one batch, exactly device_prefetch more are transformed, by another thread, and
+    no more."""
     for most in (1, 3):
         noted = Noted()
         with FastLoader(
@@ -258,7 +260,8 @@ def test_a_transforms_error_is_its_own_batchs(packed: Path) -> None:
 
 
 def test_broken_off_loops_leave_nothing(packed: Path) -> None:
-    """Dropping an iterator in mid-pass, by break or by an exception, ends its thread at once; the loader goes on."""
+    """Dropping an iterator in mid-pass, by break or by an exception, ends its thread at once; the loader
+    goes on."""
     with FastLoader(packed, 4, num_workers=2, transform=TRAIN, device="cpu") as loader:
         for _ in range(3):
             for _ in loader:
@@ -389,7 +392,8 @@ def test_device_prefetch_is_checked(packed: Path, wrong: Any) -> None:
 
 
 def test_ops_ahead_take_the_threads_that_are_left(packed: Path) -> None:
-    """In the thread ahead, torch's ops share the CPUs with the native threads; in the loop's thread, and in new ones, nothing changes."""
+    """In the thread ahead, torch's ops share the CPUs with the native threads; in the loop's thread, and
+    in new ones, nothing changes."""
     seen: set[int] = set()
 
     def counting(images: torch.Tensor, *, seed: int, epoch: int, indices: Any) -> torch.Tensor:

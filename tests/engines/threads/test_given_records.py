@@ -1,4 +1,5 @@
-"""Records given to rows of a batch, as those are for which a bucket's cache has no room, in place of the ones in the store."""
+"""Records given to rows of a batch, as those are for which a bucket's cache has no room, in place of the
+ones in the store."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
 def test_a_row_made_again_forgets_the_record_it_was_given(packed: Path) -> None:
-    """Given another sample's record, a row fails. It is made again of the store's, or of one given then, never of the first."""
+    """Given another sample's record, a row fails. It is made again of the store's, or of one given then,
+    never of the first."""
     with FastLoader(packed, batch_size=3, transform=T.Resize((16, 16)), num_workers=1) as loader:
         plan = loader._fastload.plan
         assert plan.native is not None

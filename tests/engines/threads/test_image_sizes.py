@@ -78,7 +78,8 @@ def nothing_leaks() -> Iterator[None]:
 @pytest.mark.parametrize("name", list(LISTS))
 @pytest.mark.parametrize("threads", [0, 3])
 def test_own_collate_fn_gets_samples_of_their_sizes(packed: Path, name: str, threads: int) -> None:
-    """A collate_fn gets the samples that ds[i] gives, whatever their sizes and however many threads made them."""
+    """A collate_fn gets the samples that ds[i] gives, whatever their sizes and however many threads made
+    them."""
     ds = PackedDataset(packed, transform=LISTS[name], seed=3)
     want = list(DataLoader(ds, batch_size=7, collate_fn=samples_of))
     with FastLoader(
@@ -99,7 +100,8 @@ def test_own_collate_fn_gets_samples_of_their_sizes(packed: Path, name: str, thr
 def test_every_type_and_layout_equals_the_python_engine(
     packed: Path, dtype: torch.dtype, memory_format: torch.memory_format, collate: dict[str, Any]
 ) -> None:
-    """Lists and padded batches are equal to those that Collate makes of single samples, of each dtype and memory format."""
+    """Lists and padded batches are equal to those that Collate makes of single samples, of each dtype and
+    memory format."""
     ds = PackedDataset(packed, transform=LISTS["floats"], seed=3)
     given: dict[str, Any] = {
         "batch_size": 8,
@@ -124,7 +126,8 @@ def test_every_type_and_layout_equals_the_python_engine(
 
 @pytest.mark.parametrize("kind", ["list", "padded"])
 def test_the_same_bytes_by_any_number_of_threads(packed: Path, kind: str) -> None:
-    """Batches do not depend on the threads, over several epochs in which slots of other sizes are used again."""
+    """Batches do not depend on the threads, over several epochs in which slots of other sizes are used
+    again."""
     given: dict[str, Any] = {
         "batch_size": 5,
         "seed": 8,
@@ -144,7 +147,8 @@ def test_the_same_bytes_by_any_number_of_threads(packed: Path, kind: str) -> Non
 
 @pytest.mark.parametrize("kind", ["list", "padded"])
 def test_resumed_in_mid_epoch(packed: Path, kind: str) -> None:
-    """A loader that goes on from a state gives the batches that were left, of sizes drawn for the same epoch."""
+    """A loader that goes on from a state gives the batches that were left, of sizes drawn for the same
+    epoch."""
     given: dict[str, Any] = {
         "batch_size": 4,
         "seed": 8,
@@ -191,7 +195,8 @@ def test_views_of_different_sizes(packed: Path) -> None:
 
 
 def test_without_collate_the_error_names_the_ways_out(packed: Path) -> None:
-    """A batch of different sizes that has to be stacked is an error that says which samples, and what to do."""
+    """A batch of different sizes that has to be stacked is an error that says which samples, and what to
+    do."""
     with (
         FastLoader(PackedDataset(packed), batch_size=4) as loader,
         pytest.raises(
@@ -205,7 +210,8 @@ def test_without_collate_the_error_names_the_ways_out(packed: Path) -> None:
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 @pytest.mark.parametrize("given", [{"collate": "list"}, {"collate": "padded", "pad_to": 8}])
 def test_bad_rows_are_left_out_or_replaced(packed: Path, on_error: str, given: dict[str, Any]) -> None:
-    """Samples that the transform does not fit are skipped, or replaced by others of any size, as Python does it; frames follow."""
+    """Samples that the transform does not fit are skipped, or replaced by others of any size, as Python
+    does it; frames follow."""
     heights, widths = PackedDataset(packed).sizes
     crop = T.RandomCrop(30)
     bad = int(((heights < 30) | (widths < 30)).sum())
@@ -222,7 +228,8 @@ def test_bad_rows_are_left_out_or_replaced(packed: Path, on_error: str, given: d
 
 
 def test_a_bad_row_is_raised_in_its_turn(packed: Path) -> None:
-    """A sample that the transform does not fit is a SampleError that names it; the batches before it are delivered."""
+    """A sample that the transform does not fit is a SampleError that names it; the batches before it are
+    delivered."""
     heights, widths = PackedDataset(packed).sizes
     first = int(np.flatnonzero((heights < 30) | (widths < 30))[0])
     ds = PackedDataset(packed, transform=T.RandomCrop(30, padding=0))
@@ -237,7 +244,8 @@ def test_a_bad_row_is_raised_in_its_turn(packed: Path) -> None:
 
 
 def test_slots_do_not_grow_beyond_the_largest_batch(packed: Path) -> None:
-    """Over many batches of different sizes there are as many slots as ever, none larger than the largest batch and an eighth."""
+    """Over many batches of different sizes there are as many slots as ever, none larger than the largest
+    batch and an eighth."""
     ds = PackedDataset(packed, transform=[T.ScaleJitter((60, 60), (0.1, 2.0))], seed=5)
     most = 3 * (120 * 120 * 3 + 64)
     with FastLoader(
@@ -260,7 +268,8 @@ def test_slots_do_not_grow_beyond_the_largest_batch(packed: Path) -> None:
 
 
 def test_a_batch_that_memory_does_not_hold_is_refused(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a batch larger than all before is made, it is asked whether there is memory for it; the error says how much it needs."""
+    """Before a batch larger than all before is made, it is asked whether there is memory for it; the error
+    says how much it needs."""
     monkeypatch.setattr(engine_module, "ASKED_FROM", 10_000)
     monkeypatch.setattr(engine_module, "available_memory", lambda: 20_000)
     with (
@@ -273,7 +282,8 @@ def test_a_batch_that_memory_does_not_hold_is_refused(packed: Path, monkeypatch:
 
 
 def test_memory_that_was_given_back_is_asked_for_again(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A huge batch whose memory went back to the system in the meantime is refused like the first one, if there is no room for it now."""
+    """A huge batch whose memory went back to the system in the meantime is refused like the first one, if
+    there is no room for it now."""
     monkeypatch.setattr(engine_module, "ASKED_FROM", 1_000_000)
     huge = list(range(COUNT)) * 20
     batches = [[0], huge, *[[number % COUNT] for number in range(900)], huge]
@@ -290,7 +300,8 @@ def test_memory_that_was_given_back_is_asked_for_again(packed: Path, monkeypatch
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @by_hypothesis(st.data())
 def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
-    """Of any rows, layout and thread count: each image is its sample's, and in a padded frame all else is zero."""
+    """Of any rows, layout and thread count: each image is its sample's, and in a padded frame all else is
+    zero."""
     rows = data.draw(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=9))
     layout = data.draw(
         st.sampled_from(
@@ -326,7 +337,8 @@ def test_any_sizes_lie_as_said(packed: Path, data: st.DataObject) -> None:
 
 
 def test_sizes_of_many_samples_are_those_of_each(packed: Path) -> None:
-    """core.image_sizes gives the size that Program.size gives for each sample, and the reason where there is none."""
+    """core.image_sizes gives the size that Program.size gives for each sample, and the reason where there
+    is none."""
     ds = PackedDataset(packed, transform=[T.RandomCrop(30), T.ScaleJitter((48, 64))])
     (program,) = ds.plan.programs
     heights, widths = (side.copy() for side in ds.sizes)
@@ -354,7 +366,8 @@ def test_sizes_of_many_samples_are_those_of_each(packed: Path) -> None:
 
 
 def test_padding_wasted_by_buckets_is_small(tmp_path: Path) -> None:
-    """Batches of like aspect ratio, their shorter sides resized as detection does, have less than half the padding of mixed ones."""
+    """Batches of like aspect ratio, their shorter sides resized as detection does, have less than half the
+    padding of mixed ones."""
     draw = np.random.default_rng(8)
     for i in range(240):
         folder = tmp_path / "images" / "all"
@@ -376,7 +389,8 @@ def test_padding_wasted_by_buckets_is_small(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [0, 3])
 @pytest.mark.parametrize("given", [{"collate": "list"}, {"collate": "padded", "pad_to": 8}])
 def test_masks_and_objects_lie_as_their_images(tmp_path: Path, given: dict[str, Any], threads: int) -> None:
-    """Masks, instances, boxes and rows of images of different sizes are those of engine="python", in lists and padded."""
+    """Masks, instances, boxes and rows of images of different sizes are those of engine="python", in lists
+    and padded."""
     fastload.pack(Scenes(14), tmp_path / "packed", workers=1)
     ds = PackedDataset(tmp_path / "packed", transform=JITTER, seed=3)
     rows = [i for i in range(14) if i != 2]  # a thousand instances take their time

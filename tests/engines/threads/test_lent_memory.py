@@ -1,4 +1,5 @@
-"""Batches of native threads in memory that is lent to the ring: a fresh piece for each, kept by its tensors alone."""
+"""Batches of native threads in memory that is lent to the ring: a fresh piece for each, kept by its
+tensors alone."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def made(engine: ThreadEngine, rows: range) -> core.Batch:
 
 
 def test_each_batch_has_memory_of_its_own(packed: Path) -> None:
-    """Lease and tensors are the lent memory, which nothing but them keeps; the ring has no slot of a batch that was leased."""
+    """Lease and tensors are the lent memory, which nothing but them keeps; the ring has no slot of a batch
+    that was leased."""
     lender = Lender()
     engine = engine_of(packed, lender)
     assert engine.ring.counts()["bytes"] == 0

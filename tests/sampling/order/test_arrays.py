@@ -68,7 +68,8 @@ def test_a_long_sequence_crosses_its_chunks() -> None:
 
 
 def test_a_generator_that_the_loader_seeds() -> None:
-    """Its order is an array's too; from a generator of the user's, torch draws at the end as well, so that it draws itself."""
+    """Its order is an array's too; from a generator of the user's, torch draws at the end as well, so that
+    it draws itself."""
     generator = torch.Generator()
     sampler = RandomSampler(range(100), generator=generator)
     assert comes_in_arrays(facts_of(BatchSampler(sampler, 8, False), generator))

@@ -1,4 +1,5 @@
-"""BucketBatchSampler: each sample once, in batches of one bucket, as torchvision's references group them; resumable, shared by ranks."""
+"""BucketBatchSampler: each sample once, in batches of one bucket, as torchvision's references group them;
+resumable, shared by ranks."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grouped(order: Iterable[int], groups: list[int], size: int) -> list[list[int]]:
-    """The full batches of torchvision's GroupedBatchSampler over an order: a group's samples are a batch as soon as there are enough."""
+    """The full batches of torchvision's GroupedBatchSampler over an order: a group's samples are a batch
+    as soon as there are enough."""
     waiting: dict[int, list[int]] = defaultdict(list)
     batches = []
     for index in order:
@@ -66,7 +68,8 @@ def test_the_rule(
     shuffle: bool,
     drop: bool,
 ) -> None:
-    """Full batches are torchvision's in the same sequence; then the rest, a batch a bucket, largest first; len() says how many."""
+    """Full batches are torchvision's in the same sequence; then the rest, a batch a bucket, largest first;
+    len() says how many."""
     sampler = BucketBatchSampler(
         values, size, by=values, edges=edges, seed=seed, shuffle=shuffle, drop_last=drop
     )
@@ -98,7 +101,8 @@ def test_the_rule(
 
 
 def test_aspect_and_size_of_packed_data(shapes: Path) -> None:
-    """From columns, through Subset and ConcatDataset; edges are torchvision's references' for three groups an octave."""
+    """From columns, through Subset and ConcatDataset; edges are torchvision's references' for three groups
+    an octave."""
     dataset = PackedDataset(shapes)
     heights, widths = dataset.sizes
     assert list(ASPECT_EDGES) == pytest.approx((2 ** np.linspace(-1, 1, 7)).tolist())
@@ -138,7 +142,8 @@ def test_orders_differ_by_seed_and_epoch(shapes: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [{"num_workers": 2}, {"num_workers": 0, "engine": "python"}], ids=str)
 def test_a_loader_goes_on_in_mid_epoch(shapes: Path, arguments: dict[str, Any]) -> None:
-    """The rest of the batches, from any place, with the sampler at its epoch, and other sizes of batches refused."""
+    """The rest of the batches, from any place, with the sampler at its epoch, and other sizes of batches
+    refused."""
     dataset = PackedDataset(shapes, [RandomResizedCrop(16)], fields=("image", "label"))
 
     def loader(size: int = 4) -> FastLoader[Any]:
@@ -171,7 +176,8 @@ def test_a_loader_goes_on_in_mid_epoch(shapes: Path, arguments: dict[str, Any]) 
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_ranks_share_the_batches(even: bool, num_workers: int) -> None:
-    """Under shard= every rank has its stride of each epoch's batches: together all, once; with even=True equally many."""
+    """Under shard= every rank has its stride of each epoch's batches: together all, once; with even=True
+    equally many."""
     values = [index % 5 / 5 for index in range(COUNT)]
     samples, sampler = list(range(COUNT)), BucketBatchSampler(range(COUNT), 4, by=values, seed=3)
     found: list[list[list[list[int]]]] = [[], []]

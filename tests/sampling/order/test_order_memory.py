@@ -1,4 +1,5 @@
-"""Memory of orders: that of a window, a huge order and a resume by other ranks does not grow with the number of samples."""
+"""Memory of orders: that of a window, a huge order and a resume by other ranks does not grow with the
+number of samples."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def sharded(shuffle: Any, even: bool = True) -> ShardSampler:
 
 @pytest.mark.parametrize("shuffle", ["window", "huge"])
 def test_orders_of_one_process(shuffle: str) -> None:
-    """A part of an epoch of all samples needs no list of them: its first million, and with them all that is made in advance."""
+    """A part of an epoch of all samples needs no list of them: its first million, and with them all that
+    is made in advance."""
     named = shuffle_class(shuffle)
     assert named is not None
     assert peak(islice(named(Positions(), None), 10**6)) < HELD
@@ -77,7 +79,8 @@ def test_shards(shuffle: Any, even: bool) -> None:
     [(Split(8, COUNT // 20), Split(6)), (Split(8, COUNT // 30), Split(5, COUNT // 30), Split(6, 1000))],
 )
 def test_resumed_by_other_ranks(shuffle: Any, splits: tuple[Split, ...]) -> None:
-    """What eight ranks, and then five, left of an epoch goes on with six, and a state can say how much that is."""
+    """What eight ranks, and then five, left of an epoch goes on with six, and a state can say how much
+    that is."""
     sampler = sharded(shuffle)
     tracemalloc.start()
     try:

@@ -17,8 +17,8 @@ from fastload.sampling.window import WindowOrder
 
 
 def left_of(order: Positions, parts: Sequence[Positions], had: int) -> list[int]:
-    """Samples of an order that are left after each rank has had the first `had` of its part: each once, part after part, then those in no
-    part."""
+    """Samples of an order that are left after each rank has had the first `had` of its part: each once, part
+    after part, then those in no part."""
     done = {sample for part in parts for sample in part[:had].tolist()}
     left = [sample for part in parts for sample in part[had:].tolist()] + order.tolist()
     return [sample for sample in dict.fromkeys(left) if sample not in done]
@@ -45,7 +45,8 @@ def order_of(count: int, block: int, buffer: int, world: int, rule: Rule, rank: 
 def test_rest_of_lists(
     count: int, block: int, buffer: int, rule: Rule, near: int, data: st.DataObject
 ) -> None:
-    """After any splits the rest, and each new rank's part of it from any place on, is that of lists of all samples."""
+    """After any splits the rest, and each new rank's part of it from any place on, is that of lists of all
+    samples."""
     first = data.draw(st.integers(1, 40))
     order = partial(order_of, count, block, buffer, first, rule)
     worlds = [first, *data.draw(st.lists(st.integers(1, 9), max_size=3))]
@@ -70,7 +71,8 @@ def test_rest_of_lists(
 
 
 def test_splits_of_many_ranks() -> None:
-    """512 ranks and ten resumes leave some thousand intervals of 10^9 samples, and a part of them begins at once."""
+    """512 ranks and ten resumes leave some thousand intervals of 10^9 samples, and a part of them begins
+    at once."""
     splits = [Split(512 - number, 10_000) for number in range(10)]
     rest = WindowRest(10**9, splits, "pad", partial(order_of, 10**9, 1 << 20, 1 << 22, 512, "pad"))
     assert len(rest) == 10**9 - sum(split.world * split.had for split in splits)

@@ -1,4 +1,5 @@
-"""shard=: DistributedSampler's indices on every engine, without a forgotten set_epoch; other orders, samplers and batch samplers."""
+"""shard=: DistributedSampler's indices on every engine, without a forgotten set_epoch; other orders,
+samplers and batch samplers."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def test_indices_are_distributed_samplers(
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_every_engine_counts_epochs(make: Make, shuffle: bool, drop_last: bool) -> None:
-    """Three epochs in a row, nobody calls set_epoch, and each is DistributedSampler's of its number; len() is the number of batches."""
+    """Three epochs in a row, nobody calls set_epoch, and each is DistributedSampler's of its number; len()
+    is the number of batches."""
     for rank in range(2):
         sampler = DistributedSampler(range(COUNT), 2, rank, shuffle, seed=5, drop_last=drop_last)  # type: ignore[arg-type]
         with make(shuffle=shuffle, seed=5, shard=(rank, 2), drop_last=drop_last) as loader:
@@ -84,7 +86,8 @@ def test_every_engine_counts_epochs(make: Make, shuffle: bool, drop_last: bool) 
 
 
 def test_set_epoch(make: Make) -> None:
-    """The loader's set_epoch sets the order; the sampler's own, which frameworks call, holds for the next pass, once."""
+    """The loader's set_epoch sets the order; the sampler's own, which frameworks call, holds for the next
+    pass, once."""
     with make(shuffle=True, seed=5, shard=(1, 2)) as loader:
         orders = [flat(labels(loader)) for _ in range(4)]
         loader.set_epoch(2)
@@ -105,7 +108,8 @@ def test_uneven(make: Make) -> None:
 
 
 def test_windows_are_window_samplers(make: Make) -> None:
-    """shuffle="window" gives each rank the blocks that WindowSampler gives it; with even=False each sample comes once."""
+    """shuffle="window" gives each rank the blocks that WindowSampler gives it; with even=False each sample
+    comes once."""
     for rank in range(3):
         with make(shuffle="window", seed=6, shard=(rank, 3)) as loader:
             sampler = WindowSampler(loader.dataset, seed=6, num_replicas=3, rank=rank)  # type: ignore[arg-type]
@@ -135,7 +139,8 @@ def test_a_part_of_a_huge_order_begins_at_once() -> None:
 
 
 def test_a_sampler_of_the_users(make: Make) -> None:
-    """Every rank draws all of it, and takes its stride; a generator that is seeded alike makes the orders alike."""
+    """Every rank draws all of it, and takes its stride; a generator that is seeded alike makes the orders
+    alike."""
     chosen = [7, 3, 3, 20, 11]
     for rank in range(2):
         with make(sampler=chosen, shard=(rank, 2)) as loader:
@@ -207,7 +212,8 @@ def test_persistent_workers_and_two_iterators() -> None:
 
 
 def test_auto_reads_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a process group, RANK and WORLD_SIZE tell the rank, as they are at each iter(); without them there is one rank."""
+    """Without a process group, RANK and WORLD_SIZE tell the rank, as they are at each iter(); without them
+    there is one rank."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     loader = FastLoader(Numbers(), batch_size=3, shard="auto")
@@ -223,7 +229,8 @@ def test_auto_reads_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_copies_and_rebuilt_loaders() -> None:
-    """A copy, a pickle, and a loader made of another's attributes, give the same part: nothing is split twice."""
+    """A copy, a pickle, and a loader made of another's attributes, give the same part: nothing is split
+    twice."""
     loader = FastLoader(Numbers(), batch_size=3, shuffle=True, seed=5, shard=(1, 2), even=False)
     mine = flat(labels(loader))
     loader.set_epoch(0)

@@ -1,4 +1,5 @@
-"""Splits of an order over ranks: what all had, what is left, by arithmetic alone, against lists that are split by hand."""
+"""Splits of an order over ranks: what all had, what is left, by arithmetic alone, against lists that are
+split by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def places(count: int, splits: list[Split], rank: int, rule: Rule) -> list[int]:
 
 @given(count=counts, rule=rules, data=st.data())
 def test_any_sequence_of_splits(count: int, rule: Rule, data: st.DataObject) -> None:
-    """However often other ranks go on: each rank's places are those of the list that is left, and together all places are had once."""
+    """However often other ranks go on: each rank's places are those of the list that is left, and together
+    all places are had once."""
     rest, had_by_all, splits = list(range(count)), [], []
     for _ in range(data.draw(st.integers(1, 4))):
         world = data.draw(worlds)
@@ -59,9 +61,8 @@ def test_any_sequence_of_splits(count: int, rule: Rule, data: st.DataObject) -> 
             assert places(count, splits, rank, rule) == parts[rank][had:]
             assert list(strided(range(count), count - len(rest), splits[-1], rank, rule)) == parts[rank][had:]
         now = {place for part in parts for place in part[:had]}
-        assert len(now) >= sum(len(part[:had]) for part in parts) - (
-            world - 1
-        )  # padding is less than a round
+        # Padding is less than a round.
+        assert len(now) >= sum(len(part[:had]) for part in parts) - (world - 1)
         had_by_all += sorted(now)
         rest = [place for place in rest if place not in now]
     assert sorted(had_by_all + rest) == list(range(count))
@@ -78,7 +79,8 @@ def test_any_sequence_of_splits(count: int, rule: Rule, data: st.DataObject) -> 
 def test_advanced_is_the_same_on_every_rank(
     count: int, world: int, rule: Rule, batch: int, drop: bool, steps: int
 ) -> None:
-    """After as many batches on every rank, the splits say what each rank that has had its batches in full has had."""
+    """After as many batches on every rank, the splits say what each rank that has had its batches in full
+    has had."""
     splits, over = advanced([Split(world)], count, rule, steps * batch, batch if drop else 1)
     shares = [share(count, world, rank, rule) for rank in range(world)]
     assert splits[-1].had == min(steps * batch, max(shares))
@@ -88,7 +90,8 @@ def test_advanced_is_the_same_on_every_rank(
 
 @given(count=st.integers(0, 60), world=worlds, rule=rules)
 def test_stretches_cover_an_order(count: int, world: int, rule: Rule) -> None:
-    """Stretches follow each other; under "pad" the last ones go on at the order's beginning, under "drop" its end is left out."""
+    """Stretches follow each other; under "pad" the last ones go on at the order's beginning, under "drop"
+    its end is left out."""
     parts = [stretch(count, world, rank, rule) for rank in range(world)]
     assert [length for _, length in parts] == [
         share(count, world, rank, rule) for rank in range(world)
@@ -101,7 +104,8 @@ def test_stretches_cover_an_order(count: int, world: int, rule: Rule) -> None:
 
 
 def test_continued() -> None:
-    """Ranks that were there go on; others begin a split of their own; splits in which nothing was had are none."""
+    """Ranks that were there go on; others begin a split of their own; splits in which nothing was had are
+    none."""
     assert continued([], 3) == (Split(3),)
     assert continued([Split(2, 5)], 2) == (Split(2, 5),)
     assert continued([Split(2, 5)], 3) == (Split(2, 5), Split(3))

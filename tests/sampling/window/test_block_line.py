@@ -31,7 +31,8 @@ def by_sorting(count: int, block: int, key: int) -> npt.NDArray[np.int64]:
     data=st.data(),
 )
 def test_any_stretch(count: int, block: int, key: int, portion: int | None, data: st.DataObject) -> None:
-    """Positions, runs and their lengths of any stretch, with portions of any size, are those of the whole line."""
+    """Positions, runs and their lengths of any stretch, with portions of any size, are those of the whole
+    line."""
     block = min(block, count)
     line = BlockLine(count, block, key, portion)
     samples = by_sorting(count, block, key)

@@ -86,7 +86,8 @@ def test_what_the_dataset_has_not() -> None:
 
 
 def test_runs_in_the_order_of_opening() -> None:
-    """Runs hold the part's samples; a run is opened, its first sample given, in their order, up to the order within one round."""
+    """Runs hold the part's samples; a run is opened, its first sample given, in their order, up to the
+    order within one round."""
     order = WindowOrder(5000, 20, 400, 3, 1000, 2000)
     ((starts, lengths),) = order.runs()
     assert lengths.max() == 20

@@ -1,4 +1,5 @@
-"""WindowSampler(hosts=): each host reads the same blocks in every epoch, each sample comes once, and whole blocks stay together."""
+"""WindowSampler(hosts=): each host reads the same blocks in every epoch, each sample comes once, and whole
+blocks stay together."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ def parts(found: list[WindowSampler], ranks: int, epoch: int) -> list[set[int]]:
 def test_all_ranks_together(
     count: int, block: int, buffer: int, hosts: int, ranks: int, epoch: int, drop: bool
 ) -> None:
-    """Ranks have DistributedSampler's lengths; together they give each sample once, but for what pads or is dropped, again the same; and
-    coverage tells what they ask for.
+    """Ranks have DistributedSampler's lengths; together they give each sample once, but for what pads or is
+    dropped, again the same; and coverage tells what they ask for.
     """
     found: list[int] = []
     for sampler in samplers(count, hosts, ranks, block=block, buffer=buffer, drop_last=drop):
@@ -107,7 +108,8 @@ def test_blocks_are_dealt_out_anew() -> None:
 
 @pytest.mark.parametrize(("count", "hosts"), [(4000, 4), (4003, 4), (4003, 3), (39, 5)])
 def test_blocks_stay_whole(count: int, hosts: int) -> None:
-    """A block is one host's, but for one at each border; numbered within a part, all but two blocks are blocks of the dataset."""
+    """A block is one host's, but for one at each border; numbered within a part, all but two blocks are
+    blocks of the dataset."""
     block = 10
     seen: list[set[int]] = []
     for host in range(hosts):
@@ -180,7 +182,8 @@ def test_a_resume_in_mid_epoch() -> None:
     ],
 )
 def test_other_ranks_are_refused_in_mid_epoch(world: int, hosts: int | None, message: str) -> None:
-    """The position of one rank says nothing of what others had; between epochs any number of ranks goes on."""
+    """The position of one rank says nothing of what others had; between epochs any number of ranks goes
+    on."""
     first = loader(4, 1)
     batches = iter(first)
     next(batches)

@@ -1,4 +1,5 @@
-"""KeyedSampler and shuffle="huge": DistributedSampler's parts of a keyed permutation, on every engine, resumed, of any length at once."""
+"""KeyedSampler and shuffle="huge": DistributedSampler's parts of a keyed permutation, on every engine,
+resumed, of any length at once."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Numbers(Dataset[int]):
     drop=st.booleans(),
 )
 def test_all_ranks_together(count: int, replicas: int, seed: int, epoch: int, drop: bool) -> None:
-    """Rank r has what DistributedSampler's rule gives it of the order: padded by the order's beginning, or without its end."""
+    """Rank r has what DistributedSampler's rule gives it of the order: padded by the order's beginning, or
+    without its end."""
     order = KeyedPermutation(count, order_seed(seed, epoch)).at(np.arange(count)).tolist()
     for rank in range(replicas):
         sampler = KeyedSampler(count, seed=seed, num_replicas=replicas, rank=rank, drop_last=drop)
@@ -62,7 +64,8 @@ def test_all_ranks_together(count: int, replicas: int, seed: int, epoch: int, dr
 
 
 def test_without_a_seed() -> None:
-    """The order follows torch's generator, one number a pass at the first index, as RandomSampler's; indices() tells it without a draw."""
+    """The order follows torch's generator, one number a pass at the first index, as RandomSampler's;
+    indices() tells it without a draw."""
     sampler = KeyedSampler(300)
     torch.manual_seed(3)
     ahead = sampler.indices().tolist()
@@ -96,7 +99,8 @@ def test_started_without_a_process_group(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("seed", [None, 4])
 def test_resumed_in_mid_epoch(workers: int, seed: int | None) -> None:
-    """A state of mid-epoch goes on with what is left of the order that was begun, and with the epochs after it."""
+    """A state of mid-epoch goes on with what is left of the order that was begun, and with the epochs
+    after it."""
     torch.manual_seed(1)
     with FastLoader(Numbers(60), 7, shuffle="huge", seed=seed, num_workers=workers) as loader:
         assert type(loader.sampler) is RandomKeyedSampler

@@ -1,4 +1,5 @@
-"""WindowOrder: a permutation, pure, mixed as promised, and never more than the buffer fetched ahead of its use."""
+"""WindowOrder: a permutation, pure, mixed as promised, and never more than the buffer fetched ahead of its
+use."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ BLOCK, GIB = (2 << 20) // MEAN, (1 << 30) // MEAN
 
 
 def most_held(order: npt.NDArray[np.int64], block: int) -> int:
-    """Samples held at most where a block, or what the order has of it, is fetched whole at its first sample; counted one by one."""
+    """Samples held at most where a block, or what the order has of it, is fetched whole at its first
+    sample; counted one by one."""
     left: dict[int, int] = {}
     sizes = np.bincount(order // block)
     held = most = 0
@@ -56,7 +58,8 @@ def distinct(order: npt.NDArray[np.int64], of: int, classes: int, batch: int) ->
 def test_each_sample_once_within_the_buffer(
     count: int, block: int, buffer: int, key: int, cuts: list[int]
 ) -> None:
-    """However the line is cut into parts, they hold each sample once, and none of them needs more than the buffer; twice it is the same."""
+    """However the line is cut into parts, they hold each sample once, and none of them needs more than the
+    buffer; twice it is the same."""
     ends = sorted({0, count, *(cut % count for cut in cuts)})
     found = []
     for first, end in pairwise(ends):
@@ -82,7 +85,8 @@ def test_each_sample_once_within_the_buffer(
 def test_a_part_that_is_longer_than_the_line(
     count: int, block: int, buffer: int, first: int, samples: int
 ) -> None:
-    """It goes on at the line's beginning, so that no sample is repeated once more than any other of the line's stretch."""
+    """It goes on at the line's beginning, so that no sample is repeated once more than any other of the
+    line's stretch."""
     order = WindowOrder(count, block, buffer, 7, first, samples).indices()
     times = np.bincount(order, minlength=count)
     assert len(order) == samples
@@ -102,7 +106,8 @@ def test_a_part_that_is_longer_than_the_line(
 def test_from_any_place(
     count: int, block: int, buffer: int, first: int, samples: int, step: int, data: st.DataObject
 ) -> None:
-    """An order is the same from any of its places on, and finds the places of its samples, however much is computed at a time."""
+    """An order is the same from any of its places on, and finds the places of its samples, however much is
+    computed at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "_STEP", step)
         order = WindowOrder(count, block, buffer, 11, first, samples)
@@ -125,7 +130,8 @@ def test_a_late_place_is_reached_at_once() -> None:
 
 @pytest.mark.parametrize("batch", [64, 256])
 def test_distinct_classes_at_imagenets_size(batch: int) -> None:
-    """1 GiB of buffer over 1,000 sorted classes gives batches at least 0.98 of the classes that independent draws give."""
+    """1 GiB of buffer over 1,000 sorted classes gives batches at least 0.98 of the classes that
+    independent draws give."""
     order = WindowOrder(IMAGENET, BLOCK, GIB, 3).indices()
     independent = CLASSES * (1 - (1 - 1 / CLASSES) ** batch)
     assert distinct(order, IMAGENET, CLASSES, batch) >= 0.98 * independent
@@ -135,13 +141,15 @@ def test_distinct_classes_at_imagenets_size(batch: int) -> None:
 
 @pytest.mark.parametrize(("buffer", "share"), [(620, 0.93), (1240, 0.95), (4000, 0.98)])
 def test_distinct_classes_of_a_small_dataset(buffer: int, share: float) -> None:
-    """4,000 samples of 20 sorted classes, batches of 64: a buffer of a third of the data is as good as independent draws, within 5 %."""
+    """4,000 samples of 20 sorted classes, batches of 64: a buffer of a third of the data is as good as
+    independent draws, within 5 %."""
     found = [distinct(WindowOrder(4000, BLOCK, buffer, key).indices(), 4000, 20, 64) for key in range(20)]
     assert np.mean(found) >= share * 20 * (1 - 0.95**64)
 
 
 def test_batches_are_of_different_blocks() -> None:
-    """Away from the ends, samples that follow one another within a round are of different blocks, in the order of no list."""
+    """Away from the ends, samples that follow one another within a round are of different blocks, in the
+    order of no list."""
     part = WindowOrder(100_000, 20, 4000, 1)
     assert part.open_blocks == 2 * 4001 // 21 - 1 == 380
     blocks = part.indices() // 20
@@ -150,7 +158,8 @@ def test_batches_are_of_different_blocks() -> None:
 
 
 def test_where_samples_go_is_uniform() -> None:
-    """Over many keys each sample comes at each place equally often, in windows (by tenths of the pass) and in a full shuffle."""
+    """Over many keys each sample comes at each place equally often, in windows (by tenths of the pass) and
+    in a full shuffle."""
     for buffer in (60, 200):
         tenths = np.zeros((10, 200), np.int64)
         for key in range(2000):
@@ -179,7 +188,10 @@ def test_known_orders() -> None:
 
 def test_equal_in_another_process() -> None:
     """Nothing of the process decides."""
-    program = "from fastload.sampling.window import WindowOrder; print(WindowOrder(3000, 7, 90, 41).indices().tolist())"
+    program = (
+        "from fastload.sampling.window import WindowOrder; print(WindowOrder(3000, 7, 90, "
+        "41).indices().tolist())"
+    )
     out = warm.run(program)
     assert out.stdout.strip() == str(WindowOrder(3000, 7, 90, 41).indices().tolist())
 

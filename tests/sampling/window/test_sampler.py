@@ -1,4 +1,5 @@
-"""WindowSampler: every sample once over all ranks, pure in (seed, epoch), sizes in bytes, and what DataLoader and frameworks ask."""
+"""WindowSampler: every sample once over all ranks, pure in (seed, epoch), sizes in bytes, and what
+DataLoader and frameworks ask."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def packed(path: Path, samples: int, size: int) -> PackedDataset:
 def test_all_ranks_together(
     count: int, block: int, buffer: int, replicas: int, seed: int, epoch: int, drop: bool
 ) -> None:
-    """Ranks have DistributedSampler's lengths; together they give each sample once, but for what pads or is dropped, and again the same."""
+    """Ranks have DistributedSampler's lengths; together they give each sample once, but for what pads or
+    is dropped, and again the same."""
     found = []
     for rank in range(replicas):
         sampler = WindowSampler(
@@ -104,7 +106,8 @@ def test_epochs_and_seeds_differ() -> None:
 
 
 def test_without_a_seed() -> None:
-    """The order follows torch's generator, one number a pass at the first index, as RandomSampler's; indices() tells it without a draw."""
+    """The order follows torch's generator, one number a pass at the first index, as RandomSampler's;
+    indices() tells it without a draw."""
     sampler = WindowSampler(300, block=10, buffer=100)
     torch.manual_seed(3)
     ahead = sampler.indices().tolist()
@@ -125,7 +128,8 @@ def test_without_a_seed() -> None:
 
 
 def test_sizes_in_bytes(tmp_path: Path) -> None:
-    """Text is bytes, divided by the mean stored size: of packed data, Subset and ConcatDataset of them; any other has 110,000 a sample."""
+    """Text is bytes, divided by the mean stored size: of packed data, Subset and ConcatDataset of them;
+    any other has 110,000 a sample."""
     small, large = packed(tmp_path / "small", 40, 9_000), packed(tmp_path / "large", 20, 90_000)
     for dataset, size in ((small, 9_000), (large, 90_000)):
         assert size < (mean_bytes(dataset) or 0) < size + 2 * 4096  # records lie in whole pages
@@ -169,7 +173,8 @@ def test_what_is_refused(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_the_process_group_says_the_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sampler that was made before the group takes rank and size from it; started by a launcher without a group it refuses to guess."""
+    """A sampler that was made before the group takes rank and size from it; started by a launcher without
+    a group it refuses to guess."""
     sampler = WindowSampler(10, block=2, buffer=4, seed=1)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert len(sampler) == 10
@@ -188,7 +193,8 @@ def test_the_process_group_says_the_rank(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_with_torchs_dataloader() -> None:
-    """It is a sampler for torch's DataLoader too, and a dataset that grows is sampled as it is at each iter()."""
+    """It is a sampler for torch's DataLoader too, and a dataset that grows is sampled as it is at each
+    iter()."""
     data = list(range(70))
     sampler = WindowSampler(data, block=5, buffer=30, seed=2)
     loader: Any = DataLoader(data, batch_size=8, sampler=sampler)  # type: ignore[arg-type]
@@ -201,7 +207,10 @@ def test_with_torchs_dataloader() -> None:
 
 def test_equal_in_another_process() -> None:
     """(seed, epoch) alone decide, in any process."""
-    program = "import fastload; s = fastload.WindowSampler(2000, block=9, buffer=200, seed=6); s.set_epoch(4); print(list(s))"
+    program = (
+        "import fastload; s = fastload.WindowSampler(2000, block=9, buffer=200, seed=6); s.set_epoch(4); "
+        "print(list(s))"
+    )
     out = warm.run(program)
     sampler = fastload.WindowSampler(2000, block=9, buffer=200, seed=6)
     sampler.set_epoch(4)

@@ -1,4 +1,5 @@
-"""FastLoader(shuffle="window"): on every engine a permutation that follows (seed, epoch), resumed and rebuilt as any other order."""
+"""FastLoader(shuffle="window"): on every engine a permutation that follows (seed, epoch), resumed and
+rebuilt as any other order."""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def labels(batches: Any) -> list[int]:
 @pytest.mark.parametrize("shuffle", ["window", "huge"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_gives_the_same_order(numbered: Path, engine: str, shuffle: str) -> None:
-    """With a seed each epoch is another permutation, the same on every engine and for a loader made anew at that epoch."""
+    """With a seed each epoch is another permutation, the same on every engine and for a loader made anew
+    at that epoch."""
     with loader_on(engine, numbered, shuffle=shuffle, seed=5) as loader:
         assert len(loader) == 9
         epochs = [labels(loader) for _ in range(3)]
@@ -106,7 +108,8 @@ def test_the_order_is_one_of_windows(numbered: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_drop_last_and_without_a_seed(numbered: Path, engine: str) -> None:
-    """drop_last drops the short batch; without a seed torch.manual_seed repeats the order, and generator= decides it."""
+    """drop_last drops the short batch; without a seed torch.manual_seed repeats the order, and generator=
+    decides it."""
     runs = []
     for _ in range(2):
         torch.manual_seed(4)
@@ -125,7 +128,8 @@ def test_drop_last_and_without_a_seed(numbered: Path, engine: str) -> None:
 @pytest.mark.parametrize("engine", ["threads", "packed", "map, 0"])
 @pytest.mark.parametrize("seed", [None, 2])
 def test_resumed_in_mid_epoch(numbered: Path, engine: str, seed: int | None) -> None:
-    """A state of mid-epoch goes on with the samples that are left, in the order that was begun, and with the epochs after it."""
+    """A state of mid-epoch goes on with the samples that are left, in the order that was begun, and with
+    the epochs after it."""
     torch.manual_seed(1)
     with loader_on(engine, numbered, shuffle="window", seed=seed) as loader:
         list(loader)
@@ -147,7 +151,8 @@ def test_resumed_in_mid_epoch(numbered: Path, engine: str, seed: int | None) -> 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rebuilt_by_frameworks(numbered: Path, engine: str) -> None:
-    """A loader made of another's attributes, by its class or by torch's, copied or pickled, has an order of windows too."""
+    """A loader made of another's attributes, by its class or by torch's, copied or pickled, has an order
+    of windows too."""
     with loader_on(engine, numbered, shuffle="window", seed=3) as loader:
         assert isinstance(loader.sampler, RandomSampler)  # frameworks read from this that the loader shuffles
         names = ("dataset", "batch_size", "num_workers", "collate_fn", "drop_last", "generator")
@@ -165,7 +170,8 @@ def test_rebuilt_by_frameworks(numbered: Path, engine: str) -> None:
 
 
 def test_subsets_and_concatenations(numbered: Path) -> None:
-    """Positions of the loader's dataset are what is shuffled, whatever it is made of, and as it is at each iter()."""
+    """Positions of the loader's dataset are what is shuffled, whatever it is made of, and as it is at each
+    iter()."""
     dataset = PackedDataset(numbered, transform=[T.CenterCrop(16)])
     picked = list(range(10, 50, 2))
     both: Any = ConcatDataset([Subset(dataset, picked), dataset])

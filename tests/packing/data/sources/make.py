@@ -1,9 +1,11 @@
-"""Writes the datasets of this folder with the real libraries, and compares what fastload reads of larger ones with the libraries' readers.
+"""Writes the datasets of this folder with the real libraries, and compares what fastload reads of larger ones
+with the libraries' readers.
 
     python make.py            compare only, with 200 samples of each kind in a temporary folder
     python make.py --write    also write the small ones anew into this folder
 
-Needs tfrecord, mosaicml-streaming, litdata, webdataset, lmdb, pillow, and fastload with its dependencies: see README.md.
+Needs tfrecord, mosaicml-streaming, litdata, webdataset, lmdb, pillow, and fastload with its dependencies: see
+README.md.
 """
 
 from __future__ import annotations
