@@ -59,8 +59,8 @@ def floors() -> list[list[str]]:
     return [re.split(r" [|:] ", floor) for floor in re.findall(r'"([^"]+)"', layers[1])]
 
 
-def _first_sentence(room: str) -> tuple[str, str]:
-    """(path, first line of the docstring) of a room."""
+def _first_paragraph(room: str) -> tuple[str, str]:
+    """(path, first paragraph of the docstring) of a room."""
     folder = ROOT / "fastload" / room
     path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     if room == "_native":  # a Cython module
@@ -68,15 +68,15 @@ def _first_sentence(room: str) -> tuple[str, str]:
             "fastload/_native",
             "csrc as Python sees it: a cdef class for each C handle, one funnel for errors.",
         )
-    line = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()[0]
-    return (folder if folder.is_dir() else path).relative_to(ROOT).as_posix(), line
+    paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0]
+    return (folder if folder.is_dir() else path).relative_to(ROOT).as_posix(), " ".join(paragraph.split())
 
 
 def _rooms() -> list[str]:
     rows = ["| floor | room | what it is |", "|---:|---|---|"]
     for number, rooms in enumerate(reversed(floors()), start=1):
         for room in rooms:
-            path, line = _first_sentence(room)
+            path, line = _first_paragraph(room)
             rows.append(f"| {number} | `{path}` | {line} |".replace("``", "`"))
     return [*rows[:2], *reversed(rows[2:])]
 

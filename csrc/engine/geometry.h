@@ -20,10 +20,9 @@
 
 typedef enum fl_op_kind {
     FL_OP_RESIZED_CROP = 1, /* width x height, scale[], ratio[]; filter, antialias */
-    FL_OP_RESIZE =
-        /* width x height; height == 0: width is the shorter side, max_size caps the longer; both 0: the
-         * longer is max_size */
-    2,
+    /* width x height; height == 0: width is the shorter side, max_size caps the longer; both 0: the
+     * longer is max_size */
+    FL_OP_RESIZE = 2,
     FL_OP_CENTER_CROP = 3, /* width x height, padded with black where the image is smaller */
     FL_OP_RANDOM_CROP = 4, /* width x height, padding[left, top, right, bottom], pad_if_needed, fill */
     FL_OP_HFLIP = 5, /* p */

@@ -11,15 +11,13 @@
 #include "common/clock.h"
 
 enum {
-    TURN_NS =
-        /* that the items of a turn should take: small beside a batch, and a hundred times what the lock
-         * costs */
-    20000,
+    /* that the items of a turn should take: small beside a batch, and a hundred times what the lock
+     * costs */
+    TURN_NS = 20000,
     THREADS_MOST = 4096, /* more are a mistake */
-    TURN_MOST =
-        /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of
-         * each thread */
-    16,
+    /* items of a turn: where they become slow at once (a disk), they wait for each other in one turn of
+     * each thread */
+    TURN_MOST = 16,
 };
 
 typedef struct job {

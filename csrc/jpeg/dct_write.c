@@ -7,10 +7,9 @@
 enum {
     BLOCK_BYTES = 208, /* NOTE [ dct: reading beyond a strip ] */
     DC_WIDTH_MOST = 15,
-    SAMPLES =
-        /* blocks of a component, or up to twice as many, that the orders are chosen by: their costs add up to
-         * less than 2^16 */
-    512,
+    /* blocks of a component, or up to twice as many, that the orders are chosen by: their costs add up to
+     * less than 2^16 */
+    SAMPLES = 512,
     COSTS = 64, /* magnitudes whose costs are looked up */
     TABLE_SHARE = 125 /* the data are at least so many times the entry points */
 };

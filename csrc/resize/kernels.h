@@ -20,9 +20,8 @@
 #include "resize/axis.h"
 
 enum {
-    FL_RESIZE_QUAD_BITS =
-        /* fraction bits of a quad's int16: 255 << 7 fits, and so do the roundings of FL_RESIZE_QUAD_TAPS */
-    7,
+    /* fraction bits of a quad's int16: 255 << 7 fits, and so do the roundings of FL_RESIZE_QUAD_TAPS */
+    FL_RESIZE_QUAD_BITS = 7,
     FL_RESIZE_QUAD_LANES = 16, /* a quad: red, green, blue and a lane that counts for nothing, of four rows */
 };
 

@@ -354,8 +354,8 @@ class Worker:
             self._seconds[1] += time.perf_counter() - begun
 
     def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
-        """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates, it may
-        keep: that gets other memory."""
+        """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates gets other
+        memory, since that code may keep it."""
         first = batch[0]
         plain = (
             type(first) is torch.Tensor

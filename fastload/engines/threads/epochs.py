@@ -66,8 +66,8 @@ class IndexQueue:
     1. begin() is called at iter(), asked() as the loop asks for a batch, taken() as one leaves the queue.
        Each draws what is due then.
     2. take() gives the next index batch that is drawn. If the sampler may be drawn ahead it draws one, once a
-       first one is due. It may not where a Subset is asked for its indices (`asks_subset`): see NOTE [
-       subsets: what their indices say ].
+       first one is due. It may not where a Subset is asked for its indices (`asks_subset`): see
+       NOTE [ subsets: what their indices say ].
 
     Attributes:
         batches: the sampler's iterator; None: it is exhausted.
