@@ -38,16 +38,19 @@ LEFT = [index for index in range(COUNT) if index != BAD]
 
 
 def _table() -> dict[tuple[str, str], str]:
-    """The document's cells by (argument, engine)."""
+    """The document's cells by (argument, engine). A row holds for each argument that it names; no argument
+    has two rows."""
     lines = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("|")]
-    start = next(number for number, line in enumerate(lines) if line.startswith("| argument |"))
+    start = next(number for number, line in enumerate(lines) if line.startswith("| arguments |"))
     engines = [cell.strip() for cell in lines[start].strip("|").split("|")][1:]
-    cells = {}
+    cells: dict[tuple[str, str], str] = {}
     for line in lines[start + 2 :]:
         if not line.startswith("| `"):
             break
-        name, *marks = (cell.strip() for cell in line.strip("|").split("|"))
-        cells |= {(name.strip("`"), engine): mark for engine, mark in zip(engines, marks, strict=True)}
+        names, *marks = (cell.strip() for cell in line.strip("|").split("|"))
+        for name in re.findall(r"`(\w+)`", names):
+            assert (name, engines[0]) not in cells, name
+            cells |= {(name, engine): mark for engine, mark in zip(engines, marks, strict=True)}
     return cells
 
 
