@@ -4,8 +4,9 @@ public names.
 A page asks for a generated part by a line `<!-- generated: NAME -->`:
 
 - `cli COMMAND`: the arguments and options of a command of `fastload`.
-- `results`: every file of benchmarks/results as tables.
+- `results`: the targets of every file of benchmarks/results.
 - `peers WORK`: bench_peers.py's table of one of its works.
+- `rates WORK,WORK`: its rates and CPU times at several works, side by side.
 - `names MODULE`: mkdocstrings' directives for every public name of a module.
 """
 
@@ -142,50 +143,118 @@ def _function(name: str) -> tuple[str, str, set[str]]:
 
 
 def _results() -> str:
-    """A line for each saved result: how many of its targets were met, and those that were not."""
-    lines = ["| result | targets met | not met, or not measured |", "|---|---:|---|"]
+    """Saved results whose targets were all met in a sentence, and a table of the others with each target
+    that was missed, or not measured."""
+    met, none = [], []
+    rows = ["| result | met | missed: value (target) |", "|---|---:|---|"]
     for path in sorted(RESULTS.glob("*.json")):
         targets = json.loads(path.read_text()).get("targets") or []
         missed = [each for each in targets if not each["met"]]
-        told = "; ".join(
-            f"{each['name']}: {_number(each['value']) or '-'} ({_bound(each)})" for each in missed
-        )
-        lines.append(f"| {path.stem} | {len(targets) - len(missed)} of {len(targets)} | {_text(told)} |")
-    return "\n".join(lines)
+        if missed:
+            told = _text("<br>".join(_missed(missed)))
+            rows.append(f"| {path.stem} | {len(targets) - len(missed)} of {len(targets)} | {told} |")
+        elif targets:
+            met.append(f"`{path.stem}` ({len(targets)})")
+        else:
+            none.append(f"`{path.stem}`")
+    told = f"All targets, as many as in brackets, are met by {', '.join(met)}."
+    return "\n".join([told, f"Without targets: {', '.join(none)}.", "", *rows])
 
 
-def _peers(work: str | None) -> str:
-    """A table of the loaders that bench_peers.py measured at a work with two workers; what cannot be
+def _missed(targets: list[dict[str, Any]]) -> Iterator[str]:
+    """Missed targets as `CASE: MEASURE: VALUE (TARGET)`; several cases with one measure and target as
+    `MEASURE (TARGET): CASE VALUE; CASE VALUE`."""
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for each in targets:
+        case, _, measure = each["name"].rpartition(": ")
+        groups.setdefault((measure, _bound(each)), []).append((case, _far_enough(each)))
+    for (measure, bound), cases in groups.items():
+        if len(cases) == 1:
+            ((case, value),) = cases
+            yield f"{case}{': ' if case else ''}{measure}: {value} ({bound})"
+        else:
+            yield f"{measure} ({bound}): " + "; ".join(f"{case} {value}" for case, value in cases)
+
+
+def _far_enough(target: dict[str, Any]) -> str:
+    """A missed target's value, with as many digits as tell it from the target; "-" if not measured."""
+    value, bound = target["value"], target["bound"]
+    shown = _number(value) or "-"
+    for digits in range(4, 18):
+        if value is None or bound is None or float(shown.replace(",", "")) != bound:
+            break
+        shown = f"{value:.{digits}g}"
+    return shown
+
+
+def _peers(work: str) -> str:
+    """A table of the loaders that bench_peers.py measured at a work with two workers. What cannot be
     installed has its error there."""
-    rows = [
-        row
-        for row in json.loads((RESULTS / "peers.json").read_text())["peers"]
-        if (row["work"], row["workers"]) == (work, 2)
-    ]
-    figures = ("to_pillow", "cpu_s_per_1000", "psnr", "first_batch_s", "epoch_gap_ms", "pss_bytes")
-    head = [
-        "| loader | rate | CPU | PSNR | first batch, s | gap, ms | MB | antialiased | batches | work |",
-        "|---|---:|---:|---:|---:|---:|---:|---|---|---|",
-    ]
     return "\n".join(
-        head
+        [
+            "| loader | rate | CPU | PSNR | first batch, s | MB | how |",
+            "|---|---:|---:|---:|---:|---:|---|",
+        ]
         + [
-            f"| {_text(row['title'])} |"
-            + "".join(
-                f" {_number(row[figure] and row[figure] * (1e-6 if figure == 'pss_bytes' else 1))} |"
-                for figure in figures
+            _row(
+                row["title"],
+                *(row[figure] for figure in ("to_pillow", "cpu_s_per_1000", "psnr", "first_batch_s")),
+                row["pss_bytes"] and row["pss_bytes"] * 1e-6,
+                row["reason"] or ", ".join([row["computes"], *_unlike(row)]),
             )
-            + f" {row['antialias']} | {row['output']} | {_text(row['reason'] or row['computes'])} |"
-            for row in sorted(rows, key=lambda row: row["to_pillow"] or 0.0)
+            for row in _measured(work)
         ]
     )
 
 
+def _rates(given: str) -> str:
+    """A table of the rates and CPU times that bench_peers.py measured at some works."""
+    works = given.split(",")
+    found = [{row["title"]: row for row in _measured(work)} for work in works]
+    return "\n".join(
+        [
+            f"| loader | {' | '.join(f'{work}: rate | CPU' for work in works)} |",
+            f"|---|{'---:|' * 2 * len(works)}",
+        ]
+        + [
+            _row(
+                title,
+                *(
+                    rows.get(title, {}).get(figure)
+                    for rows in found
+                    for figure in ("to_pillow", "cpu_s_per_1000")
+                ),
+            )
+            for title in dict.fromkeys(title for rows in found for title in rows)
+        ]
+    )
+
+
+def _measured(work: str) -> list[dict[str, Any]]:
+    """Rows of bench_peers.py's result at a work with two workers, the slowest first."""
+    rows = json.loads((RESULTS / "peers.json").read_text())["peers"]
+    chosen = [row for row in rows if (row["work"], row["workers"]) == (work, 2)]
+    return sorted(chosen, key=lambda row: row["to_pillow"] or 0.0)
+
+
+def _unlike(row: dict[str, Any]) -> Iterator[str]:
+    """What a peer's batches have other than antialiased uint8 images."""
+    if row["antialias"] == "no":
+        yield "not antialiased"
+    elif row["antialias"] != "yes":
+        yield f"antialiased by {row['antialias']}"
+    if row["output"] != "uint8":
+        yield row["output"]
+
+
+def _row(*cells: str | float | None) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(_text(cell) if isinstance(cell, str) else _number(cell) for cell in cells)} |"
+
+
 def _bound(target: dict[str, Any]) -> str:
     return (
-        "no bound"
-        if target["bound"] is None
-        else f"{'at most' if target['at_most'] else 'at least'} {target['bound']:g}"
+        "no bound" if target["bound"] is None else f"{'≤' if target['at_most'] else '≥'} {target['bound']:g}"
     )
 
 
@@ -206,7 +275,8 @@ def expand(markdown: str) -> str:
     """A page's text with its generated parts in it."""
 
     def part(match: re.Match[str]) -> str:
-        made = {"cli": _command, "names": _directives, "peers": _peers}.get(match[1])
+        parts = {"cli": _command, "names": _directives, "peers": _peers, "rates": _rates}
+        made = parts.get(match[1])
         return _results() if made is None else made(match[2])
 
     return _PART.sub(part, markdown)
