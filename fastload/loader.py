@@ -43,109 +43,70 @@ _Batches = TypeVar("_Batches", bound=Batches, covariant=True, default=Batches)
 class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     """A `torch.utils.data.DataLoader` whose batches of packed data are made by native threads.
 
-    1. Packed data is a PackedDataset, or Subset and ConcatDataset of them, whose transform is fully native,
-       or a path. It is read, decoded, cropped and resized by native threads, which hold no GIL and live as
-       long as the loader. So are the files of torchvision's ImageFolder and the like, where they are. Any
-       other dataset runs exactly as under torch's DataLoader. Every `iter()` looks at the dataset again:
-       changed indices of a Subset, transforms and samplers hold from then on. A running pass is not touched.
-       Nothing is written into the dataset.
-    2. A batch is `[images, labels]` as default_collate would give it (a dict if the dataset has other
-       fields). Nothing overwrites its tensors while you keep them.
-    3. Epochs count themselves, from 0, at each `iter()`; `set_epoch` sets the next one. With a seed, sample
-       `i` of epoch `e` has the same bytes for any number of threads, any prefetch_factor, in any batch.
-       Without one, the seed is drawn from torch's generator where DataLoader draws its base_seed, so
-       torch.manual_seed repeats a run.
-    4. close(), or leaving the `with` block, stops the threads; so does dropping the last reference. A forked
-       child that iterates gets an engine of its own.
-    5. Arguments are read once, when the loader is made. They are attributes as well, for frameworks that make
-       another loader of them. A subclass that sets such an attribute, or `epoch`, `health` and the like,
-       changes nothing in this class.
-    6. A type checker infers batches: over a Dataset[tuple[Tensor, int]] they are list[Tensor]. They are Any
-       if more than the Dataset's type decides: on packed data, and with collate_fn, collate, batch_transform,
-       or batch_size=None.
+    1. Native threads read, decode, crop and resize packed data, and images in place, if each step of the
+       transform is native or runs on `device`. They live as long as the loader. Any other dataset runs
+       exactly as under DataLoader.
+    2. A batch is `[images, labels]`, or a dict if the dataset has other fields. Nothing overwrites its
+       tensors while you keep them.
+    3. Every `iter()` begins the next epoch, from 0, and looks at the dataset, its transform and the sampler
+       again. Nothing is written into the dataset.
+    4. With a seed, sample `i` of epoch `e` has the same bytes for any number of threads, any prefetch_factor,
+       in any batch. Without one, torch.manual_seed repeats a run.
+    5. close(), leaving the `with` block, or dropping the last reference stops the threads. A forked child
+       gets an engine of its own.
+    6. Arguments are read once, when the loader is made. They are attributes as well, for frameworks. A
+       subclass that sets one, or `epoch`, `health` and the like, changes nothing in this class.
+    7. For a type checker, batches over a Dataset[tuple[Tensor, int]] are list[Tensor]. They are Any on packed
+       data, and with collate_fn, collate, batch_transform, or batch_size=None.
 
     Args:
         dataset: a path of a packed dataset, or any Dataset.
         batch_size, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout, generator, in_order:
-            as DataLoader's. A sampler is drawn as far ahead as by DataLoader; further only if its class is
-            known, and its order fixed at its first index.
-        shuffle: True: as DataLoader's, a permutation of all samples. "window": blocks of consecutive samples
-            (2 MiB) in random order, mixed through 1 GiB of samples, for data in a bucket;
-            `fastload.WindowSampler` has other sizes, and ranks. "huge": another random order of all samples,
-            computed element by element: it takes no memory and no time in advance, for hundreds of millions
-            of samples; `fastload.KeyedSampler` has ranks.
-        worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's. On
-            packed data the first two have no effect, and a warning says so; threads always persist, and with
-            persistent_workers so does the base seed.
-        num_workers: native threads on packed data (None: the CPUs this process may use, under torchrun its
-            share of them; 0: decode in the calling thread), worker processes otherwise (None and 0: the
-            calling process, as torch).
-        prefetch_factor: batches in flight (default 2). For native threads, the number of all batches, since
-            all threads fill the oldest one. For worker processes, the number for each, as DataLoader's:
-            prefetch_factor * num_workers in all. With num_workers=0 a batch is made when it is asked for, and
-            prefetch_factor is refused. `device_prefetch` more may wait on their device.
-        engine: "auto": native threads if they can make every sample, with its whole transform. "native":
-            native threads; if they cannot, ArgumentError says why. "python": the dataset's own code makes
-            every sample, in worker processes or the calling process: torch's results bit for bit. None:
-            FASTLOAD_ENGINE, or "auto".
-        index_cache: a folder that keeps the indexes of files in place, which the first epoch makes, for other
-            runs and processes: at most 2 % of their size. None: they stay in memory, in at most a 32nd of the
-            free memory for each dataset.
-        transform: for a path: transform of the PackedDataset, such as a list of `fastload.transforms`, or
-            torchvision's Compose.
-        device: the device to which finished batches are moved, ahead of the loop, without a wait of the host;
-            None: they are not moved. The steps of a packed dataset's transform that the decoder cannot do run
-            there on whole batches, before batch_transform, if all of them can, and batches are collated as
-            usual. Each sample's draws follow from (seed, epoch, index, occurrence). See explain().
-        device_prefetch: batches that may wait on the device ahead of the loop's (default 2). 0: each is moved
-            when it is asked for.
-        batch_transform: a callable for whole batches on the device, or a sequence of them. Each is called
-            with the images, or with images and labels if it needs two arguments (in a batch without either,
-            with the batch). Callables that take seed, epoch and indices (fastload.augment.AugmentBatch,
-            MixUp) draw from them; any other is wrapped in fastload.augment.Seeded. `ToFloat` and `Normalize`
-            of fastload.transforms work too: they make floats of `dtype` and `memory_format` from bytes.
-        memory_format: memory format of uint8 and float image batches: torch.contiguous_format (default, as
-            default_collate gives them) or torch.channels_last, with which convolutions on GPUs and the
-            decoder are faster.
-        dtype: torch.uint8, float32, float16 or bfloat16; None: what the transform implies. Written by the
-            native pass on the CPU; with device="cuda" by one pass over the bytes there.
+            as DataLoader's.
+        shuffle: True: a permutation of all samples. "window": `fastload.WindowSampler`'s order, for data in a
+            bucket. "huge": `fastload.KeyedSampler`'s, which takes no memory.
+        worker_init_fn, multiprocessing_context, persistent_workers, pin_memory_device: as DataLoader's.
+            Native threads always persist.
+        num_workers: native threads (None: this process's share of the CPUs; 0: decode in the calling thread),
+            or worker processes (None and 0: the calling process).
+        prefetch_factor: batches in flight (default 2): of native threads all, else of each process.
+        engine: "auto": native threads if they can make every sample. "native": native threads, or an
+            ArgumentError. "python": the dataset's own code makes every sample: torch's results bit for bit.
+            None: FASTLOAD_ENGINE, or "auto".
+        index_cache: a folder that keeps the indexes of files in place for other runs. None: they stay in
+            memory.
+        transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.
+        device: device to which finished batches are moved ahead of the loop. Steps of a packed dataset's
+            transform that the decoder cannot do run there on whole batches, if all of them can. None: not
+            moved.
+        device_prefetch: batches that may wait on the device. 0: each is moved when asked for.
+        batch_transform: a callable for whole batches on the device, or a sequence of them. Each gets the
+            images, or images and labels if it needs two arguments; a batch without either goes as it is.
+            One that takes no seed, epoch and indices is wrapped in `fastload.augment.Seeded`.
+        memory_format: torch.contiguous_format (default) or torch.channels_last, for images.
+        dtype: torch.uint8, float32, float16 or bfloat16, for images; None: what the transform implies.
         seed: seed of the order (with shuffle) and of every random transform.
         seed_by: "sample" reseeds torch, random and NumPy for every sample of a Python dataset, from (seed,
-            epoch, index): then results depend neither on num_workers nor on timing, and all workers make
-            samples of one batch. None: as torch.
-        on_error: treatment of a sample that cannot be made: "raise" names it; "replace" puts another sample
-            in its row, chosen by (seed, epoch, index), and counts it in `replaced`; "skip" shortens the batch
-            and counts in `skipped`. A sample that cannot be made is, on packed data, one that raises
-            SampleError; on any other map-style Dataset one whose `__getitem__` raises any Exception. An
-            IterableDataset knows "raise" only.
-        snapshot_every_n_steps: as torchdata's StatefulDataLoader: worker processes send an iterable dataset's
-            own state every that many batches of the loop (0 or None: only at the epoch's end). A loader's
-            state is exact after every batch in any case: a resume draws the samples after the dataset's state
-            again and drops them. So 1 makes the fastest resume, and more suits large states. Other datasets
-            are not affected: the state of a map-style dataset is sent with every batch.
-        shard: this process's part of each epoch. "auto": that of its rank in the process group, else by
-            torchrun's variables, else all, as found out at each `iter()`; or (rank, world). Indices are those
-            of a DistributedSampler of the same seed (None: 0), shuffle and drop_last. With a sampler or
-            batch_sampler: every rank draws all, and takes its stride. None: all samples.
-        even: with shard, True if ranks have equal numbers of samples: the first ones come again at the end,
-            or with drop_last the last ones are left out. False: each sample once, for evaluation.
-        collate: form of a batch if boxes, labels or masks of its samples differ in number: "list": a list
-            with each sample's, so that `(image, target)` becomes `[images, targets]`; "padded":
-            `fastload.Padded`, with a mask and lengths; "flat": `fastload.Flat`, one after another, with
-            offsets. `fastload.batch.collate` has the exact rules. None: collate_fn, or torch's
-            default_collate.
-        pad_to: with "padded" or "flat": images and masks of different sizes are padded to the largest of
-            their batch, each side rounded up to a multiple of pad_to, and come as Padded. None: all have one
-            size, and come as one tensor.
-        lazy: treatment of JPEGs that Python code opens with Pillow: they are decoded only when their pixels
-            are read, and only the crop. "exact": the pixels are Pillow's, bit for bit. "fast": if a bilinear
-            or bicubic resize makes an image half as large, or less, it is scaled while it is decoded, and
-            pixels differ a little. False: Pillow is left alone, as with engine="python". None: "exact" in
-            worker processes, False in the calling process.
+            epoch, index): all workers then make samples of one batch. None: as torch.
+        on_error: treatment of a bad sample: "raise" names it; "replace" puts another sample in its row;
+            "skip" shortens the batch. `replaced` and `skipped` count them.
+        snapshot_every_n_steps: worker processes send an iterable dataset's own state every that many batches
+            (0 or None: only at the epoch's end). A resume draws the samples after it again.
+        shard: this process's part of each epoch: "auto" (its rank in the process group, else by torchrun's
+            variables, else all) or (rank, world). Indices are a DistributedSampler's; of a sampler or
+            batch_sampler each rank takes its stride. None: all samples.
+        even: with shard: ranks have equal numbers of samples; the first come again, or with drop_last the
+            last are left out. False: each sample once.
+        collate: form of a batch if boxes, labels or masks of its samples differ in number: "list",
+            "padded" (`fastload.Padded`) or "flat" (`fastload.Flat`). None: collate_fn.
+        pad_to: with "padded" or "flat": images and masks are padded to the largest of their batch, rounded up
+            to a multiple of pad_to, and come as Padded. None: all have one size.
+        lazy: treatment of JPEGs that Python code opens with Pillow: "exact" decodes them when their pixels
+            are read, and only the crop, bit for bit; "fast" also scales them while decoding; False: Pillow is
+            left alone. None: "exact" in worker processes, else False.
 
     Raises:
-        SampleError: a sample cannot be made and on_error="raise"; no substitute can be made; or every sample
-            of an epoch was skipped.
+        SampleError: a sample, or a substitute, cannot be made; or every sample of an epoch was skipped.
         BatchShapeError: samples of a batch end at different sizes.
         LoaderTimeout: no batch within `timeout` seconds.
         ResourceError: not enough memory for the batches in flight.
@@ -259,13 +220,12 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         type(self).close(self)
 
     def close(self) -> None:
-        """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating again starts
-        anew."""
+        """Stops the threads and frees the slots that no tensor holds; idempotent. Iterating starts anew."""
         self._iterator = None
         self._fastload.close()
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the number of the next epoch; samplers that have a set_epoch are told as well."""
+        """Sets the number of the next epoch, also of samplers that have a set_epoch."""
         self._fastload.progress.next_epoch = checked_epoch(epoch)
         for sampler in (self.sampler, self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
             tell = getattr(sampler, "set_epoch", None)
@@ -335,38 +295,29 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         return state.new_iterator(plan, began, self._IterableDataset_len_called)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the last `iter()` as a dict that JSON can hold: its position is after the batches that
-        were returned to the loop.
+        """State of the last `iter()`, after the batches that were returned to the loop: a dict that JSON can
+        hold.
 
-        A state taken after the last batch, before the loop has ended, resumes to a loop that ends at once. A
-        state taken before the first `iter()`, or after a loop has ended, resumes to the next epoch. So
-        `for epoch in range(saved_epoch, epochs)` neither repeats nor skips an epoch. The state includes the
-        state_dict() of a dataset, sampler or batch sampler that has one: that of a dataset as it was in each
-        worker after the batches that were returned.
+        After a loop's last batch it resumes to a loop that ends at once; before the first `iter()`, and after
+        a loop has ended, to the next epoch. It includes the state_dict() of a dataset (in each worker),
+        sampler or batch sampler that has one.
         """
         state = self._fastload
         return state_of(state.plan, state.progress, None if self._iterator is None else state.kept)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next `iter()` goes on where `state_dict()` was, with the same batches in the same order as if
-        never interrupted.
+        """Makes the next `iter()` go on where `state_dict()` was, with the same batches in the same order.
 
         1. num_workers, prefetch_factor and persistent_workers may change. For a state of mid-epoch,
            batch_size, drop_last, seed, the dataset's length and the kind of sampler may not.
-        2. No returned batch is read again: the sampler's draws are repeated, its batches dropped. The
-           generators that the order comes from are set as they were, torch's global one among them where it
-           is used; with a sampler of your own that keeps no state, random's and NumPy's too.
-        3. Random transforms are the same where they follow (seed, epoch, index): on packed data, and with
-           seed_by="sample". Otherwise workers are seeded as at the epoch's beginning.
-        4. A dataset with a state_dict() and load_state_dict() of its own goes on by them, in each worker;
-           num_workers must then be the same (0 counts as 1). In the calling process and in persistent
-           workers, copies of it and their states outlive an epoch. An iterable dataset without these goes on
-           by making samples and dropping them, in as many workers.
-        5. set_epoch() with another epoch drops the position: that epoch runs from its beginning.
-        6. It may be called at any time and more than once; the last call holds. A loop that runs goes on
-           undisturbed, and its workers end with it.
-        7. States of version 1 load: those that it took after an epoch's last batch stand at the beginning of
-           the next epoch.
+        2. The sampler's draws are repeated. Generators that the order comes from are set as they were; with a
+           sampler of your own that keeps no state, random's and NumPy's too.
+        3. Random transforms are the same on packed data, and with seed_by="sample". Otherwise workers are
+           seeded as at the epoch's beginning.
+        4. A dataset with a state_dict() and load_state_dict() goes on by them, in as many workers (0 counts
+           as 1). An iterable dataset without them makes its samples again and drops them.
+        5. set_epoch() with another epoch drops the position.
+        6. The last call holds. A loop that runs goes on undisturbed.
 
         Raises:
             ArgumentError: the state is of another version, damaged, or does not fit this loader.
@@ -382,48 +333,29 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
             super().check_worker_number_rationality()
 
     def stats(self) -> dict[str, Any]:
-        """Counters since the loader was made.
+        """Counters since the loader was made; those that the engine does not count are missing.
 
-        Keys, of which those that the engine does not count are missing: "engine" ("threads": native threads,
-        "processes": worker processes, "caller": the calling process), "workers" (threads or processes),
-        "batches", "samples", "bytes" (through slots), "ready" (batches) and "depth" (batches in flight, as
-        prefetch_factor sets them), "stage_seconds" (by stage: over all workers, and "copy" and "augment" of
-        whole batches, on a GPU as it counts them), "slots", "slot_bytes", "envelope_batches" and
-        "envelope_bytes" (batches that went by pickle instead), "fetched_bytes" (of records, from buckets),
-        "fallbacks" (JPEGs that native threads left to libjpeg-turbo, the slower decoder: progressive or
-        damaged files, and other unusual kinds), "loaded" (files in place that their dataset's own loader
-        opened, in the calling process, because native threads do not decode them), "restarts", "replaced",
-        "skipped", "slow" (the slowest samples, as (index, seconds)).
+        "engine" ("threads": native threads, "processes": worker processes, "caller": the calling process),
+        "workers", "batches", "samples", "bytes" (through slots), "ready" (batches that wait), "depth"
+        (batches in flight), "stage_seconds" (by stage, over all workers), "slots", "slot_bytes",
+        "envelope_batches" and "envelope_bytes" (pickled instead), "fetched_bytes" (from buckets), "fallbacks"
+        (JPEGs left to libjpeg-turbo, the slower decoder), "loaded" (files in place that their dataset's own
+        loader opened), "restarts", "replaced", "skipped", and "slow" (the slowest samples: (index, seconds)).
         """
         return stats(self._fastload)
 
     def trace(self, path: str | os.PathLike[str], *, limit: int = tracing.LIMIT) -> Trace:
-        """A trace of the loop, for `with loader.trace("run.json"):` or its start() and stop(). It is written
-        also where the loop fails.
-
-        It is a file of JSON trace events, which ui.perfetto.dev shows: waits and steps of the loop, and the
-        stages of samples and batches in all threads and worker processes. Its times are those of
-        torch.profiler; `fastload.health.merge_traces` makes one file of both.
-
-        Args:
-            path: the file, which is replaced; compressed where its name ends with ".gz".
-            limit: most events that are kept.
-
-        Raises:
-            ArgumentError: the file's folder does not exist, or `limit` is no positive number.
-        """
+        """A `fastload.health.Trace` of the loop, for `with loader.trace("run.json"):`. It has waits and steps
+        of the loop, and stages of samples and batches in all threads and worker processes."""
         return Trace(path, limit)
 
     def explain(self, *, measure: bool = False, all: bool = False) -> Text:
         """Text on the running engine and its reason, and a table of a sample's stages: where each runs, and
         why.
 
-        Its head has four lines, and all lines are within 100 columns; `all=True` gives every line whole.
-
-        Steps on whole batches, of the transform and of batch_transform=, have their rows after the copy to
-        the device. After an epoch it also says what did not fit the slots. With `measure` up to 64 samples,
-        and a batch, are run through the stages in the calling thread, and the table has their cost a sample;
-        generators of random numbers are left as they were.
+        With `measure`, up to 64 samples and a batch run in the calling thread for the cost of each stage, and
+        leave generators of random numbers as they were. With `all`, every line is whole; else the head has
+        four lines, within 100 columns.
         """
         self._fastload.read(self)
         return Text(explain(self._fastload, measured=measure, whole=all))
@@ -453,8 +385,8 @@ _ORDER = {
 
 
 def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
-    """`accelerator.prepare(loader)` with FastLoader kept: Accelerate's wrapper shards and places batches, a
-    FastLoader makes them.
+    """`accelerator.prepare(loader)` with FastLoader kept in Accelerate's wrapper, which shards and places
+    batches.
 
     Args:
         accelerator: an `accelerate.Accelerator`.

@@ -302,8 +302,7 @@ def _on_losses(figures: Figures) -> tuple[list[str], bool]:
 
 
 def report(figures: Figures) -> str:
-    """The figures as lines of text, and the advice below them. Lines whose figures are unknown are left
-    out."""
+    """The known figures as lines of text, and the advice below them."""
     lines = [
         _title(figures),
         *(f"  {name:<18}{text}" for name, text in _lines(figures) if text is not None),

@@ -69,15 +69,14 @@ def _numbers(tree: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 class HealthCollector:
-    """A Prometheus collector, which computes the figures at each scrape.
+    """A Prometheus collector of figures, computed at each scrape.
 
     Args:
         figures: returns the current figures.
         labels: labels of every sample.
 
     Raises:
-        ArgumentError: a label has a name that Prometheus forbids, or that a metric here uses ("stage",
-            "quantile").
+        ArgumentError: a label's name is one that Prometheus forbids, "stage" or "quantile".
     """
 
     def __init__(self, figures: Callable[[], Figures], labels: Mapping[str, str] | None = None) -> None:

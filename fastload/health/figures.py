@@ -36,41 +36,27 @@ class Waits:
 
 @dataclass(frozen=True)
 class Figures:
-    """All figures of a monitor at one moment; None means unknown.
+    """All figures of a monitor at one moment; times are in seconds, and None means unknown.
+
+    Attributes that are not listed are settings of the loader, and counters of FastLoader.stats().
 
     Attributes:
-        steps, epochs, samples: counted since the monitor was made.
-        window_steps: number of the last steps, to which the times below refer.
-        waiting: part of the loop's time spent waiting for data, 0 to 1.
-        waiting_first: the part of the loop's time spent on the first waits of epochs; contained in `waiting`.
-        load_step_ratio: time waited over time worked.
-        wait_s: waits, without the first ones of epochs.
-        first_wait_s: first waits of epochs, from iter() on.
-        tail: share of the time in wait_s that the slowest 5% of its steps took (fewer with many workers: see
-            measure()).
-        samples_per_s: rate of the whole loop; step_s: mean time worked on a batch.
-        engine, workers, cpus, prefetch_factor, persistent_workers, seed_by, in_order, pin_memory: settings of
-            the loader.
-        ready, depth: number of finished batches that wait now; most batches in flight.
-        stage_s: seconds per sample and stage, summed over workers, since the loader was made.
-        worker_busy: part of the workers' time that the stages account for, at the window's rate.
-        batches, bytes: delivered since the loader was made, bytes through slots; envelope_batches: of those,
-            pickled ones; envelope_bytes: pickled, besides `bytes`.
-        envelope_share, envelope_bytes_share: pickled parts of all batches, and of all bytes.
-        restarts, replaced, skipped: restarts of workers; samples that on_error replaced or skipped.
-        loaded: files in place that their dataset's own loader opened.
-        bad_samples: why the first of the replaced and skipped samples failed.
-        slow: the slowest samples: (key, seconds), slowest first.
-        image_side: pixels, the longer side of the batches' images.
-        longer_sides: likewise of some of the stored images, ascending; () where packing the dataset anew
-            would not shrink them.
-        mend: the change after which native threads make the batches; "" if they do, or no change would help.
-        packed: True if the dataset is packed.
-        splits_batches: True if seed_by="sample" lets several workers make one batch.
-        own_collate: True if a function of the user's collates.
-        epoch_batches: number of batches in an epoch.
-        may_pin: True if pin_memory=True would change how batches are copied.
-        copied_floats: True if images are floats before they are copied to the device.
+        steps, epochs, samples, all_wait_s, all_step_s: totals since the monitor was made.
+        window_steps: number of the last steps, to which the other times and rates refer.
+        waiting, waiting_first, load_step_ratio: parts of the loop's time spent waiting, and in epochs' first
+            waits; time waited over time worked.
+        wait_s, first_wait_s: waits within epochs, and the first ones, from iter() on.
+        tail: share of wait_s that its slowest 5% took (fewer with many workers).
+        samples_per_s, step_s: rate of the loop, and mean time worked on a batch.
+        stage_s, worker_busy: seconds per sample and stage, over all workers, since the loader was made; part
+            of the workers' time that they account for.
+        envelope_share, envelope_bytes_share: pickled parts of batches, and of bytes.
+        bad_samples: why the first bad samples failed.
+        image_side, longer_sides: the longer side, in pixels, of the batches' images and of some stored ones
+            that packing anew might shrink.
+        mend: the change after which native threads make the batches; "" if they do, or none would help.
+        splits_batches, own_collate, may_pin, copied_floats: True if several workers may make one batch, a
+            function of the user's collates, pin_memory=True would change a copy, images are copied as floats.
     """
 
     steps: int

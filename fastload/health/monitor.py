@@ -49,12 +49,8 @@ thousand looks at every step."""
 
 
 def count_samples(batch: Any) -> int:
-    """Samples in a batch: the length of its first tensor or array.
-
-    Containers (mappings, lists, tuples, dataclasses) are searched in order, the first 8 parts of each. A
-    tensor without dimensions counts 1. Without a tensor a mapping counts as its first sized value, anything
-    else as its own `len()`, text and numbers as 1.
-    """
+    """Samples in a batch: the length of its first tensor or array, else of a mapping's first sized value, or
+    of the batch itself; 1 for text, and for what has no length."""
     shape = _first_shape(batch)
     if shape is None:
         return _length(batch)
@@ -139,23 +135,17 @@ _log = logging.getLogger("fastload")
 class HealthMonitor(Generic[T]):
     """Monitor of a loop, which measures how long it waits for data and how long it works, and reports why.
 
-    1. Iterate it in place of the iterable it wraps: `for batch in HealthMonitor(loader)`. Or wrap nothing and
-       feed it, by observe() or by watch() around an iterator.
-    2. A step is the wait for a batch and the work until the next batch is requested, when the step is
-       counted. So a step in which the loop is left does not count. An epoch's first wait begins at iter(),
-       and is reported separately.
-    3. Times refer to the last `window` steps; totals, and the counters in `stats`, to the whole life of the
-       monitor or loader.
-    4. One thread may observe while another reads; several may observe.
-    5. `len()` and every attribute that a monitor does not have itself (set_epoch, dataset, ...) are the
-       wrapped iterable's.
+    1. Iterate it in place of the iterable it wraps, or wrap nothing and feed it, by observe() or watch().
+    2. A step is the wait for a batch and the work until the next batch is requested, when it is counted. An
+       epoch's first wait begins at iter(), and is reported separately.
+    3. Several threads may observe, and read.
+    4. `len()` and attributes that a monitor does not have itself are the wrapped iterable's.
 
     Args:
-        iterable: the iterable to watch: a FastLoader, torch's DataLoader, or any other.
-        stats: called for each report: the loader's counters, as FastLoader.stats() gives them; keys that are
-            missing are unknown. None: the iterable's own `stats`, where it has one.
-        window: steps to look back on.
-        count: samples in a batch; by default the length of its first tensor.
+        iterable: a FastLoader, torch's DataLoader, or any other.
+        stats: gives counters, as FastLoader.stats() does. None: the iterable's own `stats`, if it has one.
+        window: number of the last steps, to which times refer.
+        count: samples in a batch.
 
     Raises:
         ArgumentError: window is not positive, or stats cannot be called.
@@ -229,19 +219,14 @@ class HealthMonitor(Generic[T]):
         return {**self.__dict__, "_owner": None}  # a copy's loader is another one, and its steps are its own
 
     def observe(self, wait_s: float, step_s: float, samples: int, first: bool = False) -> None:
-        """Counts a step: seconds waited for its batch, seconds worked on it, samples in it, whether it began
-        an epoch.
-
-        Raises:
-            ArgumentError: a time or a count is negative or not finite.
-        """
+        """Counts a step: seconds waited for its batch and worked on it, its samples, and whether it began an
+        epoch. Raises ArgumentError: a number is negative or not finite."""
         self._ring.add(wait_s, step_s, samples, first)
 
     def watch(self, iterator: Iterator[T], began: float | None = None) -> core.TimedIterator[T]:
         """The iterator of one pass, its steps counted as they are made.
 
-        The first wait runs from `began`, the time.perf_counter() at which making the iterator began, to now,
-        and then from the first next() on; what the user does in between is no wait. A wait that fails is not
+        The first wait includes the time since `began`, a time.perf_counter(). A wait that fails is not
         counted.
         """
         timed = core.TimedIterator(iterator)
@@ -266,7 +251,7 @@ class HealthMonitor(Generic[T]):
         return measure(steps_of(self._ring), counted, self._settings_of(source), self._side)
 
     def as_dict(self) -> dict[str, Any]:
-        """All figures, and the advice, as JSON values; None means unknown."""
+        """All figures, and the advice, as JSON values."""
         figures = self.figures()
         return {**figures.as_dict(), "advice": advice.advise(figures)}
 
@@ -275,22 +260,20 @@ class HealthMonitor(Generic[T]):
         return json.dumps(self.as_dict(), indent=indent, allow_nan=False)
 
     def report(self) -> Text:
-        """The figures as text, and what to change."""
+        """The figures as text, with the advice."""
         return Text(advice.report(self.figures()))
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
 
     def log_once(self) -> None:
-        """Logs at INFO, the first time that it is called, how long the loop waited for data and the one
-        change that would help most."""
+        """Logs at INFO, once, how long the loop waited for data and what would help most."""
         if not self._logged and _log.isEnabledFor(logging.INFO):
             self._logged = True
             _log.info("the first epoch: %s", advice.advise(self.figures())[0])
 
     def to_tensorboard(self, writer: ScalarWriter, step: int, prefix: str = "fastload") -> None:
-        """Adds every known number as a scalar `prefix/...` at this step to a
-        torch.utils.tensorboard.SummaryWriter, or its like."""
+        """Adds every known number as a scalar `prefix/...` to a SummaryWriter, or its like."""
         exporters.to_tensorboard(self.figures(), writer, step, prefix)
 
     def collector(self, labels: Mapping[str, str] | None = None) -> HealthCollector:
@@ -298,12 +281,8 @@ class HealthMonitor(Generic[T]):
         return exporters.HealthCollector(self.figures, labels)
 
     def prometheus_text(self, labels: Mapping[str, str] | None = None) -> str:
-        """Every known number in Prometheus' text format, each sample with these labels.
-
-        Raises:
-            MissingLibrary: prometheus-client is not installed.
-            ArgumentError: a label has a name that Prometheus or a metric of ours forbids.
-        """
+        """Every known number in Prometheus' text format, with these labels. Raises MissingLibrary, and
+        HealthCollector's errors."""
         return exporters.prometheus_text(self.collector(labels))
 
 

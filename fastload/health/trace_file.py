@@ -229,12 +229,9 @@ def _kernels_name(pid: int, thread: int) -> str:
 
 
 def merge_traces(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
-    """Merges trace files, such as a loader's and torch.profiler's, into one.
+    """Merges trace files, such as a loader's and torch.profiler's, into the file `out`.
 
-    Args:
-        paths: the files, at least one; compressed where a name ends with ".gz". The new file's other entries
-            are those of the first file.
-        out: the file to write, likewise.
+    Each is compressed where its name ends with ".gz". Entries other than events are the first file's.
 
     Raises:
         ArgumentError: a file holds no trace events; `paths` is one path.

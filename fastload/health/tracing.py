@@ -193,20 +193,17 @@ class WorkerTracing:
 
 
 class Trace:
-    """A trace of a loop, written to a file of JSON trace events, which ui.perfetto.dev and chrome://tracing
-    show.
+    """A trace of all loaders of the process: a file of JSON trace events, which ui.perfetto.dev shows.
 
-    1. `with` begins and ends it, as start() and stop() do. It may begin and end in mid-epoch. stop() writes
-       the file, also where the block ends by an exception; a second call does nothing.
-    2. All loaders of the process are in it. Several traces may be taken at a time.
-    3. Nothing is recorded beyond `limit` events: `dropped` counts them.
+    `with` begins and ends it, as start() and stop() do. The file is written also where the block ends by an
+    exception. Its times are those of torch.profiler. Several traces may be taken at a time.
 
     Args:
         path: the file, which is replaced; compressed where its name ends with ".gz".
-        limit: most events that are kept.
+        limit: most events that are kept; `dropped` counts the others.
 
     Raises:
-        ArgumentError: the file's folder does not exist, or `limit` is no positive number.
+        ArgumentError: there is no such folder, or `limit` is not positive.
     """
 
     def __init__(self, path: str | os.PathLike[str], limit: int = LIMIT) -> None:
@@ -223,7 +220,7 @@ class Trace:
         self._running = False
 
     def start(self) -> None:
-        """Begins to record, from nothing. Does nothing while it records already."""
+        """Begins to record, from nothing, unless it records already."""
         if not self._running:
             self._recording = Recording(self._limit)
             begin(self._recording)
@@ -238,7 +235,7 @@ class Trace:
             self._write(self._recording)
 
     def save(self) -> None:
-        """Writes what was recorded so far, and goes on. Raises ArgumentError: the file cannot be written."""
+        """Writes what was recorded so far, and goes on; otherwise like stop()."""
         if self._running and self._recording is not None:
             if active is not None:
                 active.drain()
