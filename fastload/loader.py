@@ -133,7 +133,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     index_cache: str | os.PathLike[str] | None
     device: torch.device | None
     device_prefetch: int
-    batch_transform: Any
+    batch_transform: object
     memory_format: torch.memory_format | None
     dtype: torch.dtype | None
     seed: int | None
@@ -174,7 +174,9 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         state.watch(_monitor_of(self))
         engine = Settings.engine_of(given.engine)
         packed = state.planner.is_packed(dataset, engine, given.index_cache, device=given.device is not None)
-        num_workers = given.num_workers if given.num_workers is not None else share_of_cpus() if packed else 0
+        num_workers = given.num_workers
+        if num_workers is None:
+            num_workers = share_of_cpus() if packed else 0
         seed = checked_seed(given.seed)
         order = order_of(
             dataset,
@@ -420,7 +422,7 @@ def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
     return prepared
 
 
-def _no_dataset(given: Any) -> TypeError:
+def _no_dataset(given: object) -> TypeError:
     """The error that torch raises later for what has no samples, with what to do."""
     kind = type(given).__name__
     error = TypeError(

@@ -26,12 +26,14 @@ import numpy as np
 import numpy.random
 import numpy.typing as npt
 import torch
-from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.worker import _generate_state
 
 from fastload._native import core
 from fastload.common.rng import SAMPLE_STREAM, row_seed, substitute_occurrence, substitutes
-from fastload.errors import ArgumentError, FastloadError, RemoteError, SampleError
+from fastload.errors import ArgumentError, FastloadError, SampleError
+
+_numpy_state: Callable[[int, int], list[int]] = _generate_state
+"""torch's words for NumPy's generator, of a base seed and a worker's number."""
 
 
 def seed_worker(base_seed: int, worker: int) -> int:
@@ -40,7 +42,7 @@ def seed_worker(base_seed: int, worker: int) -> int:
     random.seed(seed)
     with _no_traceback_texts():
         torch.manual_seed(seed)
-    np.random.seed(_generate_state(base_seed, worker))  # type: ignore[no-untyped-call]
+    np.random.seed(_numpy_state(base_seed, worker))
     return seed
 
 
@@ -111,7 +113,7 @@ class Lost:
     occurrences: dict[int, int] = field(default_factory=dict)
     reason: str = ""
 
-    def add(self, row: int, instead: Any, reason: str, occurrence: int = 0) -> None:
+    def add(self, row: int, instead: object, reason: str, occurrence: int = 0) -> None:
         """Notes a bad row."""
         if not self.instead or row < min(self.instead):
             self.reason = reason[:REASON_MOST]
@@ -180,7 +182,9 @@ class Policy:
         """Every exception goes to the loop."""
         return self.on_error == "raise"
 
-    def make(self, dataset: Any, get: Get, index: Any, row: int, lost: Lost, occurrence: int = 0) -> Any:
+    def make(
+        self, dataset: object, get: Get, index: object, row: int, lost: Lost, occurrence: int = 0
+    ) -> object:
         """The sample `index` by `get`, or its substitute; NOTHING where it is left out. Bad samples are noted
         in `lost`.
 
@@ -209,7 +213,7 @@ class Policy:
 
     def make_all(
         self,
-        dataset: Any,
+        dataset: object,
         get: Get,
         several: Callable[[Any], Any] | None,
         indices: Sequence[Any],
@@ -250,7 +254,9 @@ class Policy:
             return made
         return [sample for sample in made if sample is not NOTHING] or NOTHING
 
-    def _attempt(self, dataset: Any, get: Get, index: Any, occurrence: int) -> tuple[Any, Exception | None]:
+    def _attempt(
+        self, dataset: object, get: Get, index: object, occurrence: int
+    ) -> tuple[Any, Exception | None]:
         """The sample, or why it is a bad one."""
         try:
             return get(index, occurrence), None
@@ -259,7 +265,7 @@ class Policy:
                 return NOTHING, error
             raise
 
-    def _is_bad(self, error: Exception, dataset: Any, index: Any) -> bool:
+    def _is_bad(self, error: Exception, dataset: object, index: object) -> bool:
         if isinstance(error, SampleError):
             return True
         return not self.packed and not isinstance(error, FastloadError) and not _is_outside(dataset, index)
@@ -295,7 +301,7 @@ def _is_outside(dataset: Any, index: Any) -> bool:
         return False
 
 
-def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any, occurrence: int) -> Any:
+def _single(several: Callable[[list[Any]], Any], error: Exception, index: object, occurrence: int) -> object:
     """One sample by a dataset's `__getitems__`, which has failed with `error` for the batch."""
     made = several([index])
     if not isinstance(made, list | tuple) or len(made) != 1:
@@ -308,24 +314,7 @@ def _single(several: Callable[[list[Any]], Any], error: Exception, index: Any, o
     return made[0]
 
 
-class WrappedError(ExceptionWrapper):
-    """A SampleError or RemoteError on its way out of a worker process, with its attributes; torch's
-    wrapper keeps only the text."""
-
-    def __init__(self, error: SampleError | RemoteError, where: str) -> None:
-        super().__init__(where=where)  # type: ignore[no-untyped-call]
-        self.attributes = dict(vars(error))
-
-    def reraise(self) -> None:
-        """Raises it in the loop's process."""
-        try:
-            super().reraise()  # type: ignore[no-untyped-call]
-        except (SampleError, RemoteError) as error:
-            vars(error).update(self.attributes)
-            raise
-
-
-def reason_of(error: Exception, index: Any = None) -> str:
+def reason_of(error: Exception, index: object = None) -> str:
     """One line with the sample that could not be made, and the reason."""
     if isinstance(error, SampleError) and error.reason:
         return f"sample {error.index}{f' of {error.shard}' if error.shard else ''}: {error.reason}"

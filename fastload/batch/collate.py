@@ -36,17 +36,14 @@ notes, from 3.11; before, as its cause).
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch._utils import ExceptionWrapper
 from torch.utils.data import default_collate
 
 from fastload.batch.containers import Flat, Padded, sequence_like
@@ -161,7 +158,7 @@ def what_is_no_number(samples: Sequence[Any], indices: Sequence[Any] | None) -> 
     return ""
 
 
-def _leaves(part: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _leaves(part: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if isinstance(part, Mapping | list | tuple):
         for key, inner in part.items() if isinstance(part, Mapping) else enumerate(part):
             yield from _leaves(inner, (*path, key))
@@ -200,43 +197,6 @@ def advise(error: BaseException, advice: str) -> None:
         error.__cause__ = BatchShapeError(advice)
 
 
-def below_fastload(whole: TracebackType | None) -> TracebackType | None:
-    """A traceback from the first frame that is not fastload's; all of it where it has no other."""
-    found = whole
-    while found is not None and str(found.tb_frame.f_globals.get("__name__", "")).startswith("fastload."):
-        found = found.tb_next
-    return found or whole
-
-
-class AdvisedError(ExceptionWrapper):
-    """An exception on its way out of a worker process, with advice on it.
-
-    Args:
-        error: the exception.
-        where: the worker.
-        advice: advice on an error of default_collate, for the line below torch's own first one.
-        note: a line for the traceback's end.
-    """
-
-    def __init__(self, error: BaseException, where: str, advice: str = "", note: str = "") -> None:
-        shown = None if advice else below_fastload(error.__traceback__)
-        if isinstance(error, FastloadError) and shown is error.__traceback__:
-            shown = None  # it has fastload's frames alone, and says itself what to do
-        super().__init__((type(error), error, shown), where)  # type: ignore[no-untyped-call]
-        if shown is None:
-            lines = [advice] if advice else []
-            self.exc_msg = "\n".join([*lines, "error:", "".join(traceback.format_exception_only(error))])
-        self.note = note
-
-    def reraise(self) -> None:
-        """Raises it in the loop's process."""
-        try:
-            super().reraise()  # type: ignore[no-untyped-call]
-        except Exception as error:
-            advise(error, self.note)
-            raise
-
-
 class AdvisedCollate:
     """default_collate in the calling process, with advice on its errors.
 
@@ -248,7 +208,7 @@ class AdvisedCollate:
         self.indices: Sequence[Any] | None = None
         self._packed = packed
 
-    def __call__(self, samples: Sequence[Any]) -> Any:
+    def __call__(self, samples: Sequence[Any]) -> object:
         try:
             return default_collate(samples)  # type: ignore[arg-type]
         except (RuntimeError, TypeError) as error:
@@ -288,7 +248,7 @@ class Collate:
 
     form: CollateForm
     pad_to: int | None = None
-    kinds: Any = field(default=None, hash=False, repr=False)
+    kinds: object = field(default=None, hash=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
@@ -319,7 +279,7 @@ class Collate:
             return _listed(samples)
         return self._collated(samples, self.kinds, (), _Image.of(samples))
 
-    def _collated(self, values: Sequence[Any], kinds: Any, path: tuple[Any, ...], image: _Image) -> Any:
+    def _collated(self, values: Sequence[Any], kinds: object, path: tuple[Any, ...], image: _Image) -> object:
         values = _without_lists(values)
         first = values[0]
         if isinstance(kinds, str) and (kinds == "list" or not isinstance(first, Mapping)):
@@ -343,7 +303,7 @@ class Collate:
             return sequence_like(type(first), parts) if hasattr(first, "_fields") else parts
         return self._part(values, _collated_as(values, path, image), path)
 
-    def _part(self, values: Sequence[Any], form: str, path: tuple[Any, ...]) -> Any:
+    def _part(self, values: Sequence[Any], form: str, path: tuple[Any, ...]) -> object:
         """One part of the batch."""
         if form == "list":
             return list(values)
@@ -360,7 +320,7 @@ class Collate:
             return _flat(tensors, tail) if self.form == "flat" else _padded(tensors, tail)
         return default_collate(list(values))
 
-    def _images(self, images: Sequence[Tensor], path: tuple[Any, ...]) -> Any:
+    def _images(self, images: Sequence[Tensor], path: tuple[Any, ...]) -> Tensor | Padded:
         if self.pad_to is None:
             _require_one_size(images, path)
             stacked = torch.stack(list(images))
@@ -420,7 +380,7 @@ def _flat(rows: Sequence[Tensor], tail: tuple[int, ...]) -> Flat:
     return Flat(values, offsets)
 
 
-def _listed(samples: Sequence[Any]) -> Any:
+def _listed(samples: Sequence[Any]) -> object:
     """One level of tuples turned over; other samples one by one."""
     first = samples[0]
     if not isinstance(first, list | tuple):
@@ -429,7 +389,7 @@ def _listed(samples: Sequence[Any]) -> Any:
     return sequence_like(type(first), parts) if hasattr(first, "_fields") else parts
 
 
-def _at(values: Sequence[Any], key: Any, path: tuple[Any, ...]) -> list[Any]:
+def _at(values: Sequence[Any], key: object, path: tuple[Any, ...]) -> list[Any]:
     """The part `key` of each value. Raises ArgumentError where they differ in their parts."""
     first = values[0]
     for each in values:
@@ -446,7 +406,7 @@ def _at(values: Sequence[Any], key: Any, path: tuple[Any, ...]) -> list[Any]:
     return [each[key] for each in values]
 
 
-def _parts(value: Any) -> str:
+def _parts(value: object) -> str:
     if isinstance(value, Mapping):
         return f"a dict of {', '.join(map(str, value))}"
     return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, list | tuple) else "")
@@ -496,9 +456,11 @@ class _Image(NamedTuple):
         )
         views = bool(path) and _all_images(images[0])
         like = _like(images[0][0] if views else images[0]) if views or sizes is not None else None
-        parts = (
-            first.values() if isinstance(first, Mapping) else first if isinstance(first, list | tuple) else ()
-        )
+        parts: Iterable[object] = ()
+        if isinstance(first, Mapping):
+            parts = first.values()
+        elif isinstance(first, list | tuple):
+            parts = first
         integers = not any(_has_dims(each, 1) or _has_dims(each, 2) for each in parts)
         return cls(path, sizes, like, views, integers)
 
@@ -523,7 +485,7 @@ class _Image(NamedTuple):
         return known and all(_has_dims(each, 3) and _like(each) == self.like for each in values)
 
 
-def _all_images(value: Any) -> bool:
+def _all_images(value: object) -> bool:
     """Returns True if a value is a list or tuple of images alone."""
     return (
         isinstance(value, list | tuple)
@@ -590,10 +552,10 @@ def _collated_as(values: Sequence[Any], path: tuple[Any, ...], image: _Image) ->
         ),
         "",
     )
+    if name == "Mask":
+        return "picture" if first.ndim == 2 else "masks"
     if name:
-        return _TV_CLASSES.get(name) or (
-            "rows" if name != "Mask" else "picture" if first.ndim == 2 else "masks"
-        )
+        return _TV_CLASSES.get(name, "rows")
     if image.is_image(values, path):
         return "picture"
     if image.sizes is None or any(not isinstance(each, Tensor | np.ndarray) for each in values):
@@ -605,7 +567,7 @@ def _collated_as(values: Sequence[Any], path: tuple[Any, ...], image: _Image) ->
     return forms.get(some[0][0].ndim, "rows") if some and as_large else "rows"
 
 
-def _has_dims(value: Any, count: int) -> bool:
+def _has_dims(value: object, count: int) -> bool:
     return isinstance(value, Tensor | np.ndarray) and value.ndim == count
 
 
@@ -675,8 +637,8 @@ def _named(path: tuple[Any, ...]) -> str:
 
 
 def collate_fn_of(
-    form: CollateForm | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: Any
-) -> Any:
+    form: CollateForm | None, pad_to: int | None, collate_fn: Callable[[list[Any]], Any] | None, kinds: object
+) -> Callable[[list[Any]], Any] | None:
     """The collate_fn that a loader's arguments collate=, pad_to= and collate_fn= mean.
 
     Both may be given if they say the same: frameworks make a loader of another one's attributes.

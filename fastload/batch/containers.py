@@ -44,7 +44,7 @@ class Flat(NamedTuple):
     offsets: torch.Tensor
 
 
-def to_device(batch: Any, device: torch.device, *, closed: bool = True) -> Any:
+def to_device(batch: object, device: torch.device, *, closed: bool = True) -> object:
     """Moves every tensor of a batch, and every object that moves itself. To CUDA the host does not wait: what
     is not pinned yet is pinned for it.
 
@@ -54,7 +54,7 @@ def to_device(batch: Any, device: torch.device, *, closed: bool = True) -> Any:
         closed: also objects that move themselves and do not show which tensors they hold (is_closed).
     """
 
-    def change(value: Any) -> Any:
+    def change(value: object) -> object:
         if isinstance(value, torch.Tensor):
             return _moved(value, device)
         return _moved_by_itself(value, device) if closed or not is_closed(value) else value
@@ -62,14 +62,14 @@ def to_device(batch: Any, device: torch.device, *, closed: bool = True) -> Any:
     return _each(batch, change, _moves_itself)
 
 
-def each_tensor(batch: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+def each_tensor(batch: object, change: Callable[[torch.Tensor], Any]) -> object:
     """The batch with `change` of each tensor in its containers; the rest as it is."""
     return _each(
         batch, lambda value: change(value) if isinstance(value, torch.Tensor) else value, lambda value: False
     )
 
 
-def _each(batch: Any, change: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Any:
+def _each(batch: object, change: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> object:
     """The batch with `change` of everything that is no container, or that `is_leaf` takes for none."""
     if isinstance(batch, torch.Tensor) or is_leaf(batch):
         return change(batch)
@@ -80,12 +80,12 @@ def _each(batch: Any, change: Callable[[Any], Any], is_leaf: Callable[[Any], boo
     return change(batch)
 
 
-def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
+def tensors_of(batch: object) -> Iterator[torch.Tensor]:
     """Every tensor of a batch, in order."""
     return (leaf for leaf in leaves_of(batch) if isinstance(leaf, torch.Tensor))
 
 
-def leaves_of(batch: Any) -> Iterator[Any]:
+def leaves_of(batch: object) -> Iterator[Any]:
     """Everything in a batch that is no container, in order."""
     if isinstance(batch, Mapping | list | tuple):
         for value in batch.values() if isinstance(batch, Mapping) else batch:
@@ -94,7 +94,7 @@ def leaves_of(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def is_closed(value: Any) -> bool:
+def is_closed(value: object) -> bool:
     """Returns True if an object moves itself to a device, and nobody can tell which stream uses its
     memory."""
     shown = isinstance(value, torch.Tensor | Mapping | list | tuple) or callable(
@@ -103,7 +103,7 @@ def is_closed(value: Any) -> bool:
     return not shown and _moves_itself(value)
 
 
-def record_stream(batch: Any, stream: Any) -> None:
+def record_stream(batch: object, stream: object) -> None:
     """Tells torch's allocator that a stream uses a batch's memory on its device."""
     for leaf in leaves_of(batch):
         if (
@@ -114,11 +114,11 @@ def record_stream(batch: Any, stream: Any) -> None:
             leaf.record_stream(stream)
 
 
-def _moves_itself(value: Any) -> bool:
+def _moves_itself(value: object) -> bool:
     return type(value) not in (dict, list, tuple) and callable(getattr(type(value), "to", None))
 
 
-def _moved_by_itself(value: Any, device: torch.device) -> Any:
+def _moved_by_itself(value: Any, device: torch.device) -> object:
     """The object on a device, by its own `to`, which may also change the object and return nothing."""
     if not _moves_itself(value):
         return value
@@ -129,7 +129,7 @@ def _moved_by_itself(value: Any, device: torch.device) -> Any:
     return value if moved is None else moved
 
 
-def _mapping_like(mapping: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
+def _mapping_like(mapping: Mapping[Any, Any], values: dict[Any, Any]) -> object:
     """The values in a mapping of the same type, as torch's pin_memory makes one: a copy that is updated,
     else a new one; else a dict."""
     if type(mapping) is dict:
@@ -139,17 +139,18 @@ def _mapping_like(mapping: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
             other = copy.copy(mapping)
             other.update(values)
             return other
-        return type(mapping)(values)  # type: ignore[call-arg]
+        kind: type[Any] = type(mapping)
+        return kind(values)
     except TypeError:
         return values
 
 
-def sequence_like(kind: type[Any], values: Iterable[Any]) -> Any:
+def sequence_like(kind: type[Any], values: Iterable[Any]) -> object:
     """The values as a list, tuple or named tuple of this type."""
     return kind(*values) if issubclass(kind, tuple) and hasattr(kind, "_fields") else kind(values)
 
 
-def has_part(batch: Any, path: Path) -> bool:
+def has_part(batch: object, path: Path) -> bool:
     """Returns True if a batch has a part at a path."""
     for key in path:
         if isinstance(batch, dict):
@@ -168,7 +169,7 @@ def part_at(batch: Any, path: Path) -> Any:
     return batch
 
 
-def with_part(batch: Any, path: Path, value: Any) -> Any:
+def with_part(batch: Any, path: Path, value: Any) -> object:
     """A batch of the same type with another value at that place."""
     if not path:
         return value

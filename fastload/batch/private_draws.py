@@ -3,6 +3,7 @@ generator, do not notice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -36,7 +37,7 @@ class PrivateDraws(TorchFunctionMode):
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    ) -> object:
         takes, kwargs = takes_generator(func), kwargs or {}
         if takes is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)
@@ -46,13 +47,14 @@ class PrivateDraws(TorchFunctionMode):
 
 
 @cache
-def takes_generator(func: Any) -> bool | None:
+def takes_generator(func: object) -> bool | None:
     """True if a function of torch draws random numbers from a generator that it is given; None if it does
     not draw."""
     packet = getattr(torch.ops.aten, getattr(func, "__name__", ""), None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return None
-    ops = [getattr(packet, name) for name in packet.overloads()]  # type: ignore[no-untyped-call]
+    overloads: Callable[[], list[str]] = packet.overloads
+    ops = [getattr(packet, name) for name in overloads()]
     if not any(torch.Tag.nondeterministic_seeded in op.tags for op in ops):
         return None
     return any(argument.name == "generator" for op in ops for argument in op._schema.arguments)

@@ -6,7 +6,7 @@ Every loader gets the same work and must give the same batch shape.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,14 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from fastload.bench.spec import TurnSpec
 
 if TYPE_CHECKING:
-    from fastload import FastLoader
+    from fastload import FastLoader, PackedDataset
 
 Batch = Any  # (uint8 NCHW tensor, int64 labels)
 
 
-def _torch_loader(dataset: Dataset[Any], spec: TurnSpec, collate: Any = None) -> DataLoader[Any]:
+def _torch_loader(
+    dataset: Dataset[Any], spec: TurnSpec, collate: Callable[[list[Any]], Any] | None = None
+) -> DataLoader[Any]:
     return DataLoader(**_arguments(dataset, spec), persistent_workers=spec.persistent, collate_fn=collate)
 
 
@@ -37,7 +39,7 @@ def _arguments(dataset: Dataset[Any], spec: TurnSpec) -> dict[str, Any]:
     }
 
 
-def _packed(spec: TurnSpec, **opening: Any) -> Any:
+def _packed(spec: TurnSpec, **opening: Any) -> PackedDataset:
     from fastload import PackedDataset
     from fastload import transforms as T
 

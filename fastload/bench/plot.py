@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.bench.harness import check_writable
 from fastload.bench.report import machine_line, number, sentence
 from fastload.common.distribution import pip_install
 from fastload.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Json = dict[str, Any]
 OURS, THEIRS = "#1b6ca8", "#b8bec6"
@@ -22,7 +26,7 @@ PANELS = (
 
 
 def _bars(
-    axes: Any, rows: list[Json], column: str, title: str, digits: int, scale: float, labels: bool
+    axes: Axes, rows: list[Json], column: str, title: str, digits: int, scale: float, labels: bool
 ) -> None:
     values = [(row[column] or 0.0) * scale for row in rows]
     places = range(len(rows))
@@ -52,7 +56,7 @@ def check(path: Path) -> None:
     check_writable("--plot", path)
 
 
-def _figure() -> Any:
+def _figure() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

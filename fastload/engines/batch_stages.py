@@ -208,7 +208,7 @@ def _planned(settings: Settings, plan: Plan, form: Floats) -> list[BatchStage]:
     return out
 
 
-def _call_of(transform: Any, form: Floats, settings: Settings, data: NativeData | None) -> Any:
+def _call_of(transform: object, form: Floats, settings: Settings, data: NativeData | None) -> object:
     """The callable for an element of batch_transform=: a conversion like `form` for ToFloat and Normalize;
     Kornia's, see per_sample()."""
     if isinstance(transform, Normalize):
@@ -250,7 +250,7 @@ def _seeded(transform: Callable[..., Any]) -> Callable[..., Any]:
     return Seeded(transform)
 
 
-def _augment(ops: Sequence[DeviceOp]) -> Any:
+def _augment(ops: Sequence[DeviceOp]) -> object:
     """An AugmentBatch of the ops that a plan leaves to the device."""
     from fastload import augment
 

@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, _DatasetKind
+from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fastload.dataset.resolver import begin_epoch
-from fastload.engines.resume.datasets import DatasetState, load_at_start
+from fastload.engines.resume.datasets import DatasetState, create_fetcher, load_at_start
 from fastload.engines.resume.ranks import begin_agreement
 from fastload.engines.settings import Settings
 from fastload.errors import ArgumentError
@@ -202,7 +202,7 @@ class IndexBatches(Iterator[Any]):
         self._get_state = get_state
         self._again = again if epoch_state.rewind else None
         self._over = epoch_state.exhausted
-        self._last: Any = epoch_state.sampler.get("state") if epoch_state.exhausted else None
+        self._last: object = epoch_state.sampler.get("state") if epoch_state.exhausted else None
         self._states: dict[int, Any] = {epoch_state.position: epoch_state.sampler.get("state")}
         there = bool(epoch_state.splits) or self._states[epoch_state.position] is not None
         self._next = epoch_state.position if there else 0
@@ -220,7 +220,7 @@ class IndexBatches(Iterator[Any]):
         assert state is not None, "an iterator holds the state of its pass"
         return state
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         number, index, again = self._peeked.pop() if self._peeked else self._pull()
         self._epoch_state.at, self._epoch_state.again = number, again
         return index
@@ -244,7 +244,7 @@ class IndexBatches(Iterator[Any]):
             if number not in self._done:
                 return number, index, again
 
-    def _counted(self, index: Any) -> tuple[Any, Occurrences | None]:
+    def _counted(self, index: object) -> tuple[Any, Occurrences | None]:
         """An index batch, as it can be read again and again, and its occurrences. See NOTE [ occurrences:
         an index that comes again ]."""
         if self._marked:
@@ -255,7 +255,7 @@ class IndexBatches(Iterator[Any]):
             index if self._batched else [index]
         )
 
-    def _draw(self) -> Any:
+    def _draw(self) -> object:
         if self._over:
             raise StopIteration
         again, self._again = self._again, None
@@ -419,8 +419,8 @@ def _begin_part(settings: Settings, epoch_state: EpochState) -> None:
         epoch_state.agreement = sharded.agreement
 
 
-def _fetcher(settings: Settings) -> Any:
-    return _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+def _fetcher(settings: Settings) -> object:
+    return create_fetcher(
         settings.kind, settings.dataset, settings.auto_collation, settings.collate_fn, settings.drop_last
     )
 
@@ -600,15 +600,14 @@ def generators_of(settings: Settings, base_drawn: bool) -> dict[str, torch.Gener
     ]
     out: dict[str, torch.Generator] = {}
     for each in found:
-        if isinstance(each, torch.Generator):
-            name = (
-                "loader"
-                if each is settings.generator
-                else "default"
-                if each is torch.default_generator
-                else "sampler"
-            )
-            out[name] = each
+        if not isinstance(each, torch.Generator):
+            continue
+        if each is settings.generator:
+            out["loader"] = each
+        elif each is torch.default_generator:
+            out["default"] = each
+        else:
+            out["sampler"] = each
     return out
 
 

@@ -63,9 +63,11 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter, Generic[_Batch]):
 
     if TYPE_CHECKING:
 
+        def __init__(self, loader: IteratorArguments) -> None: ...
         def __next__(self) -> _Batch: ...
+        def _next_index(self) -> Any: ...
 
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+    def _reset(self, loader: object, first_iter: bool = False) -> None:
         begin = None if self.begin_again is None else self.begin_again()
         if begin is None:
             _BaseDataLoaderIter._reset(self, loader, first_iter)
@@ -73,7 +75,7 @@ class LoaderIterator(core.StepTimer, _BaseDataLoaderIter, Generic[_Batch]):
             begin(self, loader)
 
     @uncompiled
-    def _advance(self) -> Any:
+    def _advance(self) -> object:
         """The next batch; StepTimer calls it, one thread at a time.
 
         A profiler's event costs more than all else here, so that it is entered only where a profiler runs.
@@ -124,11 +126,11 @@ class IteratorArguments:
     """Attributes of a loader that `_BaseDataLoaderIter` reads, as one plan has them."""
 
     dataset: Any
-    collate_fn: Any
+    collate_fn: Callable[[Any], Any]
     _dataset_kind: int
     _IterableDataset_len_called: int | None
     _auto_collation: bool
-    _index_sampler: Any
+    _index_sampler: object
     drop_last: bool
     num_workers: int
     prefetch_factor: int | None
@@ -139,7 +141,7 @@ class IteratorArguments:
     persistent_workers: bool
 
     @classmethod
-    def of(cls, plan: ExecutionPlan, dataset: Any, length_called: int | None) -> IteratorArguments:
+    def of(cls, plan: ExecutionPlan, dataset: object, length_called: int | None) -> IteratorArguments:
         """The arguments of a plan, over `dataset`. `length_called`: the length that len(loader) returned
         for an iterable dataset."""
         settings = plan.settings

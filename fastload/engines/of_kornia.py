@@ -20,7 +20,7 @@ _KIND_OF_KEY = {"mask": "mask", "bbox_xyxy": "boxes", "bbox_xywh": "boxes", "key
 """Kind of the field that a data key stands for."""
 
 
-def is_of_kornia(transform: Any) -> bool:
+def is_of_kornia(transform: object) -> bool:
     """Returns True for a module or a sequence of Kornia's."""
     if "kornia.augmentation" not in sys.modules:
         return False
@@ -29,7 +29,7 @@ def is_of_kornia(transform: Any) -> bool:
     return sequences.is_of_kornia(transform)
 
 
-def why_per_batch(transform: Any, settings: Settings, fields_known: bool) -> str:
+def why_per_batch(transform: object, settings: Settings, fields_known: bool) -> str:
     """The reason why a module or sequence of Kornia's is seeded per batch, as a clause; "" if it runs per
     sample, or is not Kornia's.
 
@@ -42,7 +42,7 @@ def why_per_batch(transform: Any, settings: Settings, fields_known: bool) -> str
     return found if isinstance(found, str) else ""
 
 
-def per_sample(transform: Any, settings: Settings, fields_known: bool) -> Any:
+def per_sample(transform: object, settings: Settings, fields_known: bool) -> object:
     """The transform, as an AugmentBatch if it is Kornia's and runs per sample. Arguments: see
     why_per_batch().
 
@@ -62,7 +62,7 @@ def per_sample(transform: Any, settings: Settings, fields_known: bool) -> Any:
     return transform if isinstance(found, str) else found
 
 
-def _taken_apart(transform: Any, settings: Settings, fields_known: bool) -> Any:
+def _taken_apart(transform: object, settings: Settings, fields_known: bool) -> object:
     """An AugmentBatch of the modules, or a clause that says why there is none."""
     from fastload.augment import AugmentBatch
     from fastload.augment.by_params import NotPerSample
@@ -91,10 +91,8 @@ def fields_by_keys(transforms: Sequence[Any]) -> BatchFields:
         ArgumentError: a data key whose values are not moved on whole batches.
     """
     keys = next((found for each in transforms if len(found := _data_keys(each)) > 1), ())
-    names = [
-        "image" if key == "image" else LABEL if key == "label" else f"{key} {place}"
-        for place, key in enumerate(keys)
-    ]
+    named = {"image": "image", "label": LABEL}
+    names = [named.get(key, f"{key} {place}") for place, key in enumerate(keys)]
     objects = []
     for name, key in zip(names, keys, strict=True):
         if key == "bbox":
@@ -111,7 +109,7 @@ def fields_by_keys(transforms: Sequence[Any]) -> BatchFields:
     )
 
 
-def check_keys(call: Any, fields: BatchFields) -> None:
+def check_keys(call: object, fields: BatchFields) -> None:
     """Raises ArgumentError if data_keys of a stage's modules contradict the fields of a batch, as far as
     these are known."""
     given: dict[str, set[str]] = {}
@@ -122,7 +120,7 @@ def check_keys(call: Any, fields: BatchFields) -> None:
         call.check_objects(given)
 
 
-def _data_keys(transform: Any) -> tuple[str, ...]:
+def _data_keys(transform: object) -> tuple[str, ...]:
     if not is_of_kornia(transform):
         return ()
     from fastload.augment.sequences import data_keys_of

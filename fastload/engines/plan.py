@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -99,7 +99,7 @@ class ExecutionPlan:
     mend: str
     data: NativeData | None
     transfer: TransferPlan
-    collate_fn: Any
+    collate_fn: Callable[[Any], Any]
     outputs: list[core.Output] | None
     size: EpochSize
 
@@ -197,7 +197,12 @@ class Planner:
         self.reads_packed = False
 
     def is_packed(
-        self, dataset: Any, engine: EngineChoice, index_cache: str | os.PathLike[str] | None, *, device: bool
+        self,
+        dataset: object,
+        engine: EngineChoice,
+        index_cache: str | os.PathLike[str] | None,
+        *,
+        device: bool,
     ) -> bool:
         """Returns True if a dataset is packed data, or files that native threads read in place."""
         self.reads_packed = (
@@ -206,7 +211,7 @@ class Planner:
         return self.reads_packed
 
     @property
-    def kinds(self) -> Any:
+    def kinds(self) -> object:
         """Kinds of the parts of a sample of the dataset that was read last, for Collate; None: it is
         neither packed nor in place."""
         return None if self._reader.data is None else self._reader.data.kinds
@@ -241,9 +246,9 @@ class Planner:
         self._listed, self._told = listed, told
         transfer = self._transfer(settings, data)
         native = None if data is None else data.native
-        engine: Engine = (
-            "threads" if native is not None else "processes" if settings.num_workers else "caller"
-        )
+        engine: Engine = "processes" if settings.num_workers else "caller"
+        if native is not None:
+            engine = "threads"
         why, mend = self._why(settings, data)
         if settings.engine == "native" and native is None:
             raise ArgumentError(f'engine="native" was asked for: {why}')
@@ -287,16 +292,12 @@ class Planner:
         if data is None and self._reader.why_not:
             why = f"{type(settings.dataset).__name__} is not read in place: {self._reader.why_not}"
             return why, why + (_OR_BATCHES if self._reader.by_transform else _OR_PACK)
-        mend = (
-            ""
-            if data is not None and data.native is not None
-            else _PACK
-            if data is None
-            else _to_native(data)
-        )
-        return _why(
-            settings, data
-        ), mend if not settings.iterable else "make it a map-style Dataset, and " + _PACK
+        why = _why(settings, data)
+        if settings.iterable:
+            return why, "make it a map-style Dataset, and " + _PACK
+        if data is None:
+            return why, _PACK
+        return why, "" if data.native is not None else _to_native(data)
 
 
 _PACK = "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, cast, get_origin
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, _DatasetKind, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, _DatasetKind, default_collate
 from torch.utils.data._utils import collate
 from torch.utils.data._utils.collate import default_convert
 from typing_extensions import TypeVar
@@ -54,8 +54,8 @@ class Arguments(Generic[_T]):
     dataset: str | os.PathLike[str] | Dataset[_T] | Samples[_T]
     batch_size: int | None = 1
     shuffle: bool | Literal["window", "huge"] | None = None
-    sampler: Any = None
-    batch_sampler: Any = None
+    sampler: Sampler[Any] | Iterable[Any] | None = None
+    batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None
     num_workers: int | None = None
     collate_fn: Callable[[list[Any]], Any] | None = None
     pin_memory: bool = False
@@ -71,10 +71,10 @@ class Arguments(Generic[_T]):
     in_order: bool = True
     engine: EngineChoice | None = None
     index_cache: str | os.PathLike[str] | None = None
-    transform: Any = None
+    transform: object = None
     device: torch.device | str | int | None = None
     device_prefetch: int = 2
-    batch_transform: Any = None
+    batch_transform: object = None
     memory_format: torch.memory_format | None = None
     dtype: torch.dtype | None = None
     seed: int | None = None
@@ -92,7 +92,7 @@ def further_of(loader: type) -> dict[str, inspect.Parameter]:
     """Arguments of a later torch's DataLoader that `Arguments` does not have: they are taken, with their
     defaults alone."""
     known = {each.name for each in fields(Arguments)} | {"self"}
-    parameters = inspect.signature(loader.__init__).parameters  # type: ignore[misc]
+    parameters = inspect.signature(loader).parameters
     return {
         name: each.replace(kind=each.KEYWORD_ONLY) for name, each in parameters.items() if name not in known
     }
@@ -295,7 +295,9 @@ class Settings(Arguments[Any]):
     def batch_transforms(self) -> list[Any]:
         """batch_transform= as a list; a list of the user's as it is now."""
         given = self.batch_transform
-        return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+        if given is None:
+            return []
+        return list(given) if isinstance(given, list | tuple) else [given]
 
     @property
     def has_floats(self) -> bool:
@@ -392,7 +394,7 @@ class Settings(Arguments[Any]):
             self.generator.manual_seed(order_seed(self.seed, epoch))
 
 
-def warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
+def warn_unused(worker_init_fn: object, multiprocessing_context: object) -> None:
     """Warns of arguments that native threads do not need."""
     if worker_init_fn is not None:
         warnings.warn(
@@ -408,11 +410,11 @@ def warn_unused(worker_init_fn: Any, multiprocessing_context: Any) -> None:
         )
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_same(a: Any, b: Any) -> bool:
+def _is_same(a: object, b: object) -> bool:
     """Returns True if two values are the same object, or an equal number or text."""
     return a is b or (type(a) is type(b) and isinstance(a, int | float | str) and a == b)
 

@@ -60,7 +60,9 @@ def measure_batch(
     return len(indices), move, tuple(each)
 
 
-def _once(transfer_plan: TransferPlan, batch: Any, stages: Sequence[StageCall], key: BatchKey) -> list[float]:
+def _once(
+    transfer_plan: TransferPlan, batch: object, stages: Sequence[StageCall], key: BatchKey
+) -> list[float]:
     times = [_now(transfer_plan.device)]
     if transfer_plan.device is not None:
         batch = to_device(batch, transfer_plan.device)

@@ -531,13 +531,11 @@ def _buckets(data: NativeData | None) -> list[RemoteStatus]:
 
 def _bucket(status: RemoteStatus) -> str:
     """Share of a dataset in a bucket that is cached, and the bytes fetched."""
-    unwritten = (
-        f", which takes no more ({status.why})"
-        if status.full
-        else f", which cannot be written ({status.why})"
-        if status.why
-        else ""
-    )
+    unwritten = ""
+    if status.full:
+        unwritten = f", which takes no more ({status.why})"
+    elif status.why:
+        unwritten = f", which cannot be written ({status.why})"
     return (
         f"{status.url}: {status.cached:,} of {status.count:,} samples in {status.cache}{unwritten}; "
         f"{status.fetched / 2**20:,.1f} MiB fetched by {status.ranges:,} requests"

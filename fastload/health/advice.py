@@ -313,15 +313,13 @@ def report(figures: Figures) -> str:
 
 def _title(figures: Figures) -> str:
     seen = f"the last {figures.window_steps:,} of {figures.steps:,} steps, {figures.epochs:,} epochs"
-    kind = _ENGINES.get(figures.engine or "", "workers")
-    runs = (
-        ["calling process"]
-        if figures.engine == "caller"
-        else []
-        if figures.workers is None
-        else [f"{figures.workers} {kind}"]
-    )
-    return f"loader's health: {', '.join([seen, *runs, f'{figures.cpus} CPUs'])}"
+    parts = [seen]
+    if figures.engine == "caller":
+        parts.append("calling process")
+    elif figures.workers is not None:
+        parts.append(f"{figures.workers} {_ENGINES.get(figures.engine or '', 'workers')}")
+    parts.append(f"{figures.cpus} CPUs")
+    return f"loader's health: {', '.join(parts)}"
 
 
 def _lines(figures: Figures) -> Iterator[tuple[str, str | None]]:

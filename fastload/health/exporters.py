@@ -11,7 +11,9 @@ from fastload.errors import ArgumentError, FastloadError
 from fastload.health.figures import Figures
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+    from types import ModuleType
+
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OUR_LABELS = ("stage", "quantile")
@@ -121,12 +123,17 @@ class HealthCollector:
         )
 
     def _family(
-        self, kind: Any, name: str, meaning: str, values: Mapping[str, float | None], own: str | None = None
+        self,
+        kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+        name: str,
+        meaning: str,
+        values: Mapping[str, float | None],
+        own: str | None = None,
     ) -> Metric:
-        made: Metric = kind(f"fastload_{name}", meaning, labels=[*self._labels, *([own] if own else [])])
+        made = kind(f"fastload_{name}", meaning, labels=[*self._labels, *([own] if own else [])])
         for which, value in values.items():
             if value is not None:
-                made.add_metric([*self._labels.values(), *([which] if own else [])], value)  # type: ignore[attr-defined]
+                made.add_metric([*self._labels.values(), *([which] if own else [])], value)
         return made
 
 
@@ -143,7 +150,7 @@ def prometheus_text(collector: HealthCollector) -> str:
     return text.decode()
 
 
-def _client() -> Any:
+def _client() -> ModuleType:
     try:
         import prometheus_client
         import prometheus_client.core

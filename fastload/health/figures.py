@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fastload.common.system import available_cpus
 from fastload.health.ring import Steps
 
+_T = TypeVar("_T")
 STAGES = ("read", "decode", "resize", "python", "collate", "copy", "augment")
 """Stages in the order in which a sample passes them; the workers do the first five."""
 WORKER_STAGES = STAGES[:5]
@@ -223,9 +224,9 @@ def _part(some: float | None, whole: float | None) -> float | None:
     return some / whole if some is not None and whole else None
 
 
-def _first_known(*values: Any) -> Any:
+def _first_known(*values: _T | None) -> _T | None:
     return next((value for value in values if value is not None), None)
 
 
-def _json_key(key: Any) -> Any:
+def _json_key(key: object) -> str | int:
     return key if isinstance(key, str | int) else str(key)

@@ -48,7 +48,7 @@ _PARTS = 8
 thousand looks at every step."""
 
 
-def count_samples(batch: Any) -> int:
+def count_samples(batch: object) -> int:
     """Samples in a batch: the length of its first tensor or array, else of a mapping's first sized value, or
     of the batch itself; 1 for text, and for what has no length."""
     shape = _first_shape(batch)
@@ -57,7 +57,7 @@ def count_samples(batch: Any) -> int:
     return shape[0] if shape else 1
 
 
-def _shape_of(part: Any) -> Any:
+def _shape_of(part: object) -> object:
     try:
         return getattr(part, "shape", None)
     except Exception:  # a nested tensor raises an error
@@ -78,7 +78,7 @@ def _first_shape(batch: Any) -> tuple[int, ...] | None:
     return shape if isinstance(shape, tuple) else next(_shapes(batch), None)
 
 
-def image_side(batch: Any) -> int | None:
+def image_side(batch: object) -> int | None:
     """The longer side of the batch's pictures: of the first tensor (N, C, H, W) or (N, H, W, C) of 1, 3 or
     4 channels; None if none."""
     for shape in _shapes(batch):
@@ -90,7 +90,7 @@ def image_side(batch: Any) -> int | None:
     return None
 
 
-def _shapes(batch: Any) -> Iterator[tuple[int, ...]]:
+def _shapes(batch: object) -> Iterator[tuple[int, ...]]:
     if type(batch) in _PLAIN:
         return
     shape = _shape_of(batch)
@@ -101,7 +101,7 @@ def _shapes(batch: Any) -> Iterator[tuple[int, ...]]:
         yield from _shapes(part)
 
 
-def _parts(batch: Any) -> Iterable[Any]:
+def _parts(batch: object) -> Iterable[Any]:
     if isinstance(batch, Mapping):
         return batch.values()
     if isinstance(batch, list | tuple):
@@ -239,7 +239,7 @@ class HealthMonitor(Generic[T]):
         waited_s = 0.0 if began is None else max(0.0, perf_counter() - began)
         iterator.time_steps(self._ring, waited_s, self._count, self._count is count_samples, self._look_at)
 
-    def _look_at(self, batch: Any) -> None:
+    def _look_at(self, batch: object) -> None:
         self._side = image_side(batch) or self._side
 
     def figures(self) -> Figures:
@@ -286,10 +286,10 @@ class HealthMonitor(Generic[T]):
         return exporters.prometheus_text(self.collector(labels))
 
 
-def _stats_of(source: Any) -> Mapping[str, Any]:
+def _stats_of(source: object) -> Mapping[str, Any]:
     stats = getattr(source, "stats", None)
     return stats() if callable(stats) else {}
 
 
-def _settings_of(source: Any) -> Mapping[str, Any]:
+def _settings_of(source: object) -> Mapping[str, Any]:
     return {name: getattr(source, name) for name in SETTINGS if hasattr(source, name)}

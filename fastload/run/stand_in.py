@@ -30,7 +30,7 @@ class _NameOfTorchs(ABCMeta):
     class.
     """
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, TorchLoader) if cls is DataLoader else super().__instancecheck__(instance)
 
     def __subclasscheck__(cls, subclass: type) -> bool:

@@ -96,11 +96,12 @@ def _settings(plan: ExecutionPlan, loader: FastLoader[Any], workers: int | None)
     """The settings to try: of native threads as of a packed dataset, else few numbers of processes, for
     all of a setting's live at once."""
     cpus, native = share_of_cpus(), plan.engine == "threads"
-    default = (cpus if native else 0) if workers is None else workers
+    if workers is None:
+        workers = cpus if native else 0
     counts = worker_counts(cpus) if native else (0, 1, cpus // 2, cpus)
     ahead = loader.prefetch_factor or PREFETCH.default
     settings = (
-        Setting("num_workers", tuple(sorted({*counts, default})), default),
+        Setting("num_workers", tuple(sorted({*counts, workers})), workers),
         Setting(PREFETCH.name, tuple(sorted({*PREFETCH.values, ahead})), ahead, PREFETCH.needs),
     )
     return (*settings, LAYOUT) if native else settings

@@ -110,7 +110,7 @@ class Trial:
             "values": [self._row(value) for value in self.setting.values],
         }
 
-    def _row(self, value: Any) -> Json:
+    def _row(self, value: object) -> Json:
         name = str(value)
         there = self.choice.to_others.get(name, Margin(None, None, None))
         share = [None if each is None else 1 / each for each in (there.ratio, there.high, there.low)]

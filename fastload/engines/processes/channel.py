@@ -68,7 +68,7 @@ class Channel:
         """True if messages wait for room in the socket. If so, poll for writing and call flush()."""
         return bool(self._unsent)
 
-    def send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
+    def send(self, message: object, fds: tuple[int, ...] = ()) -> None:
         """Sends a picklable message. Raises Disconnected if the other process is gone."""
         self.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL), fds)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from fastload.batch.bad_samples import NOTHING, Lost, Policy, kept_state, seed_sample
@@ -19,7 +18,8 @@ from fastload.engines.indices import Progress, attach
 from fastload.engines.iterator import IteratorArguments, LoaderIterator, PassLosses
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.scheduler import LoaderCounters
-from fastload.engines.resume.datasets import dataset_state_of, fetched, fetcher_at
+from fastload.engines.resume.datasets import create_fetcher, dataset_state_of, fetched, fetcher_at
+from fastload.engines.settings import Samples
 from fastload.health import tracing
 from fastload.lazy import counts, opening
 from fastload.sampling.known import is_stateful
@@ -30,10 +30,10 @@ class _Seeded:
     """A dataset that seeds the global generators for each sample. It has no __getitems__, which would make
     several at once."""
 
-    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
+    def __init__(self, dataset: Samples[object], seed: int, epoch: int) -> None:
         self._dataset, self._seed, self._epoch = dataset, seed, epoch
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> object:
         seed_sample(self._seed, self._epoch, index, current_occurrence()[0])
         return self._dataset[index]
 
@@ -44,10 +44,10 @@ class _Seeded:
 class _Traced:
     """A map-style dataset whose samples are told to a trace that is taken."""
 
-    def __init__(self, dataset: Any, tracer: tracing.Tracer) -> None:
+    def __init__(self, dataset: Samples[object], tracer: tracing.Tracer) -> None:
         self._dataset, self._tracer = dataset, tracer
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> object:
         with tracing.Span(self._tracer, "python", {"index": tracing.shown(index)}):
             return self._dataset[index]
 
@@ -61,7 +61,7 @@ class _Traced:
 
 
 def _traced_call(function: Callable[[Any], Any], name: str, tracer: tracing.Tracer) -> Callable[[Any], Any]:
-    def call(argument: Any) -> Any:
+    def call(argument: object) -> Any:
         with tracing.Span(tracer, name):
             return function(argument)
 
@@ -119,20 +119,20 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
             self._dataset_fetcher.ended = past.ended
         self._epoch_state.live = partial(dataset_state_of, self._dataset, self._dataset_fetcher)
 
-    def _anew(self) -> Any:
+    def _anew(self) -> object:
         self._dataset_fetcher = self._make_fetcher()
         self._epoch_state.live = partial(dataset_state_of, self._dataset, self._dataset_fetcher)
         return self._dataset_fetcher
 
-    def _make_fetcher(self) -> Any:
-        return _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+    def _make_fetcher(self) -> object:
+        return create_fetcher(
             self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
         )
 
     def _next_data(self) -> Any:
         while True:
             try:
-                index = self._next_index()  # type: ignore[no-untyped-call]
+                index = self._next_index()
                 number = None if self._iterable else self._epoch_state.at
                 self._epoch_state.take(number, len(index) if self._auto_collation else 1, 0)
                 self._again = self._occurrences(index, self._epoch_state.again, self._view)
@@ -164,7 +164,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
             occurrences,
         )
 
-    def _fetch(self, index: Any) -> Any:
+    def _fetch(self, index: Any) -> object:
         self._lost = Lost()
         self._advised.indices = None if self._iterable else index
         make = self._fetched if self._policy.raises and self._again is None else self._make
@@ -177,7 +177,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         with kept_state():
             return make(index)
 
-    def _told(self, make: Callable[[Any], Any], tracer: tracing.Tracer, index: Any) -> Any:
+    def _told(self, make: Callable[[Any], Any], tracer: tracing.Tracer, index: object) -> object:
         """Makes a batch whose stages are told to a trace that is taken; of an iterable dataset it is one
         stage."""
         if self._iterable:
@@ -194,7 +194,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         finally:
             fetcher.dataset, fetcher.collate_fn = plain
 
-    def _lazily(self, make: Callable[[Any], Any], index: Any) -> Any:
+    def _lazily(self, make: Callable[[Any], Any], index: object) -> object:
         """Makes a batch of which the images that Pillow opens are lazy, and leaves Pillow as it was."""
         assert self._lazy is not None
         with opening.opened_lazily(self._lazy):
@@ -204,11 +204,11 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
             self._images.add(told)
         return made
 
-    def _fetched(self, index: Any) -> Any:
+    def _fetched(self, index: object) -> object:
         rewind, self._rewind = self._rewind, False
         return fetched(self._dataset_fetcher, index, self._anew if rewind else None)
 
-    def _make(self, index: Any) -> Any:
+    def _make(self, index: Any) -> object:
         """Makes a batch of samples that come again, or without the samples that fail.
 
         Raises:
@@ -217,7 +217,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         dataset = self._dataset_fetcher.dataset
         listed = None if self._again is None else self._again.tolist()
 
-        def get(index: Any, occurrence: int) -> Any:
+        def get(index: object, occurrence: int) -> Any:
             with occurring(occurrence, resolved=self._policy.packed):
                 return dataset[index]
 

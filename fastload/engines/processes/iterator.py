@@ -52,7 +52,7 @@ class WorkerIterator(LoaderIterator):
         settings = plan.settings
         dataset, self._draws = plan.python_dataset(progress.epoch)
         arguments = IteratorArguments.of(plan, dataset, length_called)
-        super().__init__(arguments)  # type: ignore[arg-type]
+        super().__init__(arguments)
         self._persistent = settings.persistent_workers
         self._in_order = settings.in_order
         self._depth = plan.depth
@@ -149,11 +149,16 @@ class WorkerIterator(LoaderIterator):
             replicas=tuple(self._epoch_state.replicas) if self._epoch_state.resumed else (),
             batch_size=settings.batch_size or 1,
             snapshot_every=-(-(settings.snapshot_every_n_steps or 0) // self._num_workers),
-            set_draws=None if self._draws is None else set_mixture if plan.data is None else set_draws,
+            set_draws=self._set_draws(plan),
             policy=self._policy,
             lazy=settings.lazy_images,
             traced=tracing.active is not None,
         )
+
+    def _set_draws(self, plan: ExecutionPlan) -> Callable[[Any, Any], None] | None:
+        if self._draws is None:
+            return None
+        return set_mixture if plan.data is None else set_draws
 
     def _sample_seed(self, seed: int | None) -> tuple[int, int] | None:
         if not self._by_sample:
@@ -234,7 +239,7 @@ class WorkerIterator(LoaderIterator):
             and any(self._scheduler.active)
         ):
             try:
-                index = self._next_index()  # type: ignore[no-untyped-call]
+                index = self._next_index()
             except StopIteration:
                 self._sampled_out = True
                 return
@@ -398,7 +403,7 @@ class WorkerIterator(LoaderIterator):
         if failure is not None:
             raise failure
 
-    def _deliver(self, task: Task, moved: TransferredBatch | BaseException | None) -> Any:
+    def _deliver(self, task: Task, moved: TransferredBatch | BaseException | None) -> object:
         """The batch for the loop; NOTHING if on_error skipped all its samples."""
         self._inconsistent = False
         if isinstance(moved, BaseException):
@@ -471,6 +476,6 @@ def _call(function: Callable[[list[Task]], None] | None, tasks: list[Task]) -> N
         function(tasks)
 
 
-def _shown(index: Any) -> str:
+def _shown(index: object) -> str:
     text = repr(index)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -15,11 +15,10 @@ from fastload.batch.bad_samples import RAISE, Policy
 from fastload.engines.resume.datasets import DatasetState
 
 if TYPE_CHECKING:
-    from torch._utils import ExceptionWrapper
-
     from fastload.batch.bad_samples import Lost
     from fastload.dataset.copies import DrawBasis
     from fastload.engines.processes.row_collate import SampleLayout
+    from fastload.engines.processes.worker_errors import RaisedInWorker
     from fastload.health.tracing import Taken
     from fastload.lazy.counts import LazyCounts
     from fastload.lazy.opening import Exactness
@@ -84,7 +83,7 @@ class WorkerReport(NamedTuple):
     python_seconds: float
     collate_seconds: float
     slowest_seconds: float
-    slowest_index: Any
+    slowest_index: object
     by_value: int
     images: LazyCounts | None = None
     traced: Taken | None = None
@@ -194,7 +193,7 @@ class BatchFailed(NamedTuple):
 
     worker: int
     batch: int
-    error: ExceptionWrapper
+    error: RaisedInWorker
     traced: Taken | None = None
 
 
@@ -255,6 +254,6 @@ class RowsDone(NamedTuple):
     rows: int
     strings: list[tuple[int, list[Any]]]
     odd: bool
-    error: tuple[int, ExceptionWrapper] | None
+    error: tuple[int, RaisedInWorker] | None
     lost: Lost | None
     report: WorkerReport

@@ -45,7 +45,7 @@ def _exchange() -> None:
 
 def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
-    def normalize(tensor: Any, mean: Any, std: Any, inplace: bool = False) -> Any:
+    def normalize(tensor: Any, mean: Any, std: Any, inplace: bool = False) -> object:
         if (
             inplace
             or not _is_plain(tensor)
@@ -64,7 +64,7 @@ def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:
     return normalize
 
 
-def _is_plain(tensor: Any) -> bool:
+def _is_plain(tensor: object) -> bool:
     """Returns True for a float32 image of the CPU with nothing around it."""
     return (
         type(tensor) is torch.Tensor

@@ -18,15 +18,16 @@ import multiprocessing.process
 import os
 import select
 import signal
+import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from fastload._native import core
 from fastload.common.system import oom_kills
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected, pair
-from fastload.engines.processes.messages import Stop
+from fastload.engines.processes.messages import Job, Stop
 from fastload.errors import ResourceError, WorkerError
 
 GRACE = 0.3
@@ -34,13 +35,14 @@ GRACE = 0.3
 
 
 _NAME = "fastload-worker-"
+_Content = TypeVar("_Content")
 
 
-class Travel:
+class Travel(Generic[_Content]):
     """Wrapper that pickles an object for a spawned process with cloudpickle, so that it may contain
     lambdas and classes of a notebook."""
 
-    def __init__(self, content: Any) -> None:
+    def __init__(self, content: _Content) -> None:
         self.content = content
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -58,7 +60,7 @@ class Travel:
         return _unpacked, (out.getvalue(),)
 
 
-def _unpacked(pickled: bytes) -> Travel:
+def _unpacked(pickled: bytes) -> Travel[Any]:
     import pickle
 
     return Travel(pickle.loads(pickled))
@@ -71,7 +73,15 @@ def _unpacked(pickled: bytes) -> Travel:
 _PARENTS_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
-def _main(job: Travel, number: int, sock: Any, control: Any, handled: tuple[int, ...]) -> None:
+class _Detached(Protocol):
+    """A file descriptor on its way to a worker process, where detach() returns its number."""
+
+    def detach(self) -> int: ...
+
+
+def _main(
+    job: Travel[Job], number: int, sock: socket.socket, control: _Detached, handled: tuple[int, ...]
+) -> None:
     from fastload.engines.processes import worker as child
 
     child.set_signals(handled)
@@ -147,7 +157,7 @@ class Pool:
     """
 
     def __init__(
-        self, context: Any, workers: int, tickets: int, job: Any, holds: Callable[[int], tuple[Any, ...]]
+        self, context: Any, workers: int, tickets: int, job: Job, holds: Callable[[int], tuple[Any, ...]]
     ) -> None:
         refuse_daemon(context)
         if context.get_start_method() == "forkserver":
@@ -170,7 +180,7 @@ class Pool:
             self.close()
             raise
 
-    def _start(self, context: Any, number: int, job: Travel) -> None:
+    def _start(self, context: Any, number: int, job: Travel[Job]) -> None:
         from multiprocessing.reduction import DupFd
 
         ours, theirs = pair()
@@ -212,7 +222,7 @@ class Pool:
                 with contextlib.suppress(Disconnected):
                     worker.channel.uncork()
 
-    def send(self, number: int, message: Any, fds: tuple[int, ...] = ()) -> None:
+    def send(self, number: int, message: object, fds: tuple[int, ...] = ()) -> None:
         """Sends a message to one worker. If the worker is gone, the next receive() raises WorkerError."""
         with contextlib.suppress(Disconnected):
             self.workers[number].channel.send(message, fds)
@@ -331,14 +341,14 @@ class _Fd:
 class _Late:
     """A file descriptor that is duplicated only when multiprocessing pickles it for a spawned process."""
 
-    def __init__(self, duplicate: Any, fd: int) -> None:
+    def __init__(self, duplicate: Callable[[int], _Detached], fd: int) -> None:
         self._duplicate, self._fd = duplicate, fd
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (self._duplicate(self._fd),)
 
 
-def _arrived(duplicate: Any) -> Any:
+def _arrived(duplicate: _Detached) -> _Detached:
     return duplicate
 
 
@@ -396,14 +406,11 @@ def refuse_daemon(context: Any) -> None:
 
 def _in_torchs_words(pid: int, code: int) -> str:
     """torch's own error text for a worker that ended so: programs and people search logs for it."""
-    how = (
-        f"is killed by signal: {signal.strsignal(-code)}."
-        if code < 0
-        else f"exited unexpectedly with exit code {code}."
-        if code
-        else ""
-    )
-    first = f"DataLoader worker (pid {pid}) {how} " if how else ""
+    first = ""
+    if code < 0:
+        first = f"DataLoader worker (pid {pid}) is killed by signal: {signal.strsignal(-code)}. "
+    elif code:
+        first = f"DataLoader worker (pid {pid}) exited unexpectedly with exit code {code}. "
     return f"{first}DataLoader worker (pid(s) {pid}) exited unexpectedly"
 
 

@@ -50,7 +50,7 @@ class Leaf:
 class SampleLayout:
     """Structure of a sample and its batch: containers as (kind, keys, children), leaves by their number."""
 
-    template: Any
+    template: object
     leaves: tuple[Leaf, ...]
 
     def bytes(self, rows: int) -> int:
@@ -74,7 +74,7 @@ class SampleLayout:
         return [*out, at]
 
 
-def describe(sample: Any) -> SampleLayout | None:
+def describe(sample: object) -> SampleLayout | None:
     """The layout of batches of samples like this one; None if they cannot be collated row by row."""
     leaves: list[Leaf] = []
     template = _describe(sample, leaves)
@@ -85,7 +85,7 @@ def describe(sample: Any) -> SampleLayout | None:
     )
 
 
-def _describe(value: Any, leaves: list[Leaf]) -> Any:
+def _describe(value: Any, leaves: list[Leaf]) -> object:
     kind = type(value)
     if kind is dict:
         return _container(kind, tuple(value), list(value.values()), leaves)
@@ -98,7 +98,7 @@ def _describe(value: Any, leaves: list[Leaf]) -> Any:
     return len(leaves) - 1
 
 
-def _container(kind: type, keys: Any, children: list[Any], leaves: list[Leaf]) -> Any:
+def _container(kind: type, keys: object, children: list[Any], leaves: list[Leaf]) -> object:
     described = [_describe(child, leaves) for child in children]
     return None if any(child is None for child in described) else (kind, keys, described)
 
@@ -136,7 +136,7 @@ def _leaf(value: Any) -> Leaf | None:
     return Leaf(kind, -1, ()) if kind in (str, bytes) else None
 
 
-def flatten(sample: Any, layout: SampleLayout) -> list[Any] | None:
+def flatten(sample: object, layout: SampleLayout) -> list[Any] | None:
     """The leaves of a sample in the layout's order; None if the sample has another layout."""
     values: list[Any] = []
     if not _flatten(sample, layout.template, values):
@@ -198,7 +198,9 @@ class RowWriter:
         return strings
 
 
-def batch_of(layout: SampleLayout, rows: int, strings: list[list[Any]], keep: list[int] | None = None) -> Any:
+def batch_of(
+    layout: SampleLayout, rows: int, strings: list[list[Any]], keep: list[int] | None = None
+) -> object:
     """Builds the finished batch, as default_collate would return it. Called inside opened() of its slot.
 
     Args:
@@ -210,7 +212,7 @@ def batch_of(layout: SampleLayout, rows: int, strings: list[list[Any]], keep: li
     offsets = layout.offsets(rows)
     lists = iter(range(len(layout.leaves)))
 
-    def build(template: Any, strings_as: type = list) -> Any:
+    def build(template: Any, strings_as: type = list) -> object:
         if isinstance(template, int):
             leaf = layout.leaves[template]
             if leaf.code < 0:

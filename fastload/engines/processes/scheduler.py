@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch._utils import ExceptionWrapper
 
 from fastload._native import core
 from fastload.batch.bad_samples import Lost, Policy
@@ -27,6 +26,7 @@ from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.pool import Pool
 from fastload.engines.processes.serialization import opened, unpack
+from fastload.engines.processes.worker_errors import RaisedInWorker
 from fastload.engines.resume.datasets import DatasetState
 from fastload.health import tracing
 from fastload.lazy.counts import LazyCounts
@@ -140,7 +140,7 @@ class Task:
     ticket: int = -1
     left: int = 0
     strings: dict[int, list[Any]] = field(default_factory=dict)
-    error: tuple[int, ExceptionWrapper] | None = None
+    error: tuple[int, RaisedInWorker] | None = None
     odd: bool = False
     replica: DatasetState | None = None
     lost: Lost | None = None
@@ -236,7 +236,7 @@ class TaskScheduler:
 
     def __init__(
         self,
-        context: Any,
+        context: object,
         job: Job,
         schedule: Schedule,
         counts: WorkerCounts,
@@ -376,7 +376,7 @@ class TaskScheduler:
                 slot.known.add(number)
         slot.memory.release_fd()  # so that batches held by the caller take no file descriptor
 
-    def _send_all(self, message: Any) -> None:
+    def _send_all(self, message: object) -> None:
         pickled = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         for number in range(self._workers):
             self.pool.send_bytes(number, pickled)
@@ -499,7 +499,7 @@ _HANDLERS: dict[type, Callable[[TaskScheduler, Any, Task | None], None]] = {
 end the workers at once."""
 
 
-def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> Any:
+def _unpacked(memory: core.SharedSlot | None, needed: int, body: bytes | int) -> object:
     if isinstance(body, bytes):
         return unpack(body, memory)
     assert memory is not None

@@ -131,7 +131,7 @@ class BatchPickler:
         self.arena = Arena(None)
         self.by_value = 0
 
-    def pack(self, batch: Any, arena: Arena) -> bytes:
+    def pack(self, batch: object, arena: Arena) -> bytes:
         """Puts the batch's tensors into the arena and pickles the rest. If the arena overflowed, the
         envelope is invalid: pack again."""
         self.arena = arena
@@ -147,7 +147,7 @@ class BatchPickler:
         finally:
             self.arena = Arena(None)
 
-    def _dump(self, kind: type[pickle.Pickler], table: Mapping[type, Any], batch: Any) -> bytes:
+    def _dump(self, kind: type[pickle.Pickler], table: Mapping[type, Any], batch: object) -> bytes:
         self.by_value = 0
         out = io.BytesIO()
         pickler = kind(out, pickle.HIGHEST_PROTOCOL)
@@ -156,13 +156,16 @@ class BatchPickler:
         pickler.dump(batch)
         return out.getvalue()
 
-    def _tv_tensor(self, tensor: torch.Tensor) -> Any:
+    def _by_value(self, tensor: torch.Tensor) -> object:
+        self.by_value += 1
+        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+
+    def _tv_tensor(self, tensor: torch.Tensor) -> object:
         if tensor.requires_grad:
-            self.by_value += 1
-            return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+            return self._by_value(tensor)
         return rebuild_subclass, (type(tensor), tensor.as_subclass(torch.Tensor), vars(tensor))
 
-    def _tensor(self, tensor: torch.Tensor) -> Any:
+    def _tensor(self, tensor: torch.Tensor) -> object:
         code = _CODES.get(tensor.dtype)
         if (
             code is None
@@ -174,8 +177,7 @@ class BatchPickler:
             or tensor.is_neg()
             or tensor.__dict__
         ):
-            self.by_value += 1
-            return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+            return self._by_value(tensor)
         if tensor.is_contiguous():
             order = None
         else:
@@ -204,7 +206,7 @@ class BatchPickler:
                 )
         return -1 if at is None else at
 
-    def _array(self, array: np.ndarray[Any, Any]) -> Any:
+    def _array(self, array: np.ndarray[Any, Any]) -> object:
         if (
             array.nbytes < ARRAY_LEAST
             or array.dtype.hasobject
@@ -243,7 +245,7 @@ def opened(slot: core.SharedSlot | None) -> Iterator[None]:
         _opening.slot = _opening.lease = None
 
 
-def unpack(envelope: Any, slot: core.SharedSlot | None) -> Any:
+def unpack(envelope: Any, slot: core.SharedSlot | None) -> object:
     """Unpickles the batch of an envelope (bytes-like) whose tensors are in this slot."""
     with opened(slot):
         return pickle.loads(envelope)

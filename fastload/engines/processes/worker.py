@@ -18,16 +18,14 @@ from traceback import walk_tb
 from typing import Any
 
 import torch
-from torch._utils import ExceptionWrapper
 from torch.utils.data import IterDataPipe, _DatasetKind, default_collate
 from torch.utils.data._utils import collate as torch_collate
-from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from fastload._native import core
-from fastload.batch.bad_samples import NOTHING, Lost, WrappedError, seed_sample, seed_worker
-from fastload.batch.collate import AdvisedError, advice_on
+from fastload.batch.bad_samples import NOTHING, Lost, seed_sample, seed_worker
+from fastload.batch.collate import advice_on
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
 from fastload.common.system import keep_memory
@@ -36,8 +34,10 @@ from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
+from fastload.engines.processes.worker_errors import AdvisedError, RaisedInWorker, WrappedError
 from fastload.engines.resume.datasets import (
     DatasetState,
+    create_fetcher,
     dataset_state_of,
     fetched,
     fetcher_at,
@@ -92,7 +92,7 @@ def set_signals(handled: tuple[int, ...]) -> None:
 
     Source: NOTE [ processes: signals ].
     """
-    signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]
+    torch._C._set_worker_signal_handlers()
     # Not SIG_IGN, which programs started from here would inherit.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -121,7 +121,7 @@ class Worker:
         self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
         self._slowest: tuple[float, Any] = (0.0, None)
         self._ended = False  # an iterable dataset's replica is exhausted
-        self._failed: ExceptionWrapper | None = (
+        self._failed: RaisedInWorker | None = (
             None  # failure at the begin of the epoch, or of the worker: no batch can be made
         )
         self._started = False  # worker_init_fn has returned, and there is a fetcher
@@ -173,9 +173,9 @@ class Worker:
             generator.manual_seed(shared_seed or 0)
             self._dataset = apply_random_seed(self._dataset, generator)
 
-    def _make_fetcher(self) -> Any:
+    def _make_fetcher(self) -> object:
         job = self._job
-        self._fetcher = _DatasetKind.create_fetcher(  # type: ignore[no-untyped-call]
+        self._fetcher = create_fetcher(
             job.kind, self._dataset, job.auto_collation, self._collate, job.drop_last
         )
         return self._fetcher
@@ -286,7 +286,7 @@ class Worker:
         if stands is not None:
             self._send(messages.DatasetStands(self._number, batch, stands))
 
-    def _fetch(self, index: Any, occurrences: list[int] | None) -> Any:
+    def _fetch(self, index: object, occurrences: list[int] | None) -> object:
         """The batch; NOTHING if on_error skipped all its samples."""
         begun = time.perf_counter()
         if self._job.kind == _DatasetKind.Map:
@@ -317,7 +317,7 @@ class Worker:
                 self._send(messages.LayoutFound(self._number, layout))
         return samples
 
-    def _sample(self, index: Any, occurrence: int) -> Any:
+    def _sample(self, index: object, occurrence: int) -> Any:
         if self._sample_seed is not None:
             seed_sample(*self._sample_seed, index, occurrence)
         begun = time.perf_counter()
@@ -332,13 +332,13 @@ class Worker:
             self._slowest = (took, index)
         return sample
 
-    def _stage(self, name: str, index: Any = None) -> AbstractContextManager[None]:
+    def _stage(self, name: str, index: object = None) -> AbstractContextManager[None]:
         """Context manager: a stage, of the sample `index` if it is one's, told to the trace that is taken."""
         if tracing.active is None:
             return _NO_STAGE
         return tracing.Span(tracing.active, name, None if index is None else {"index": tracing.shown(index)})
 
-    def _collate(self, samples: Any, index: Any = None) -> Any:
+    def _collate(self, samples: Any, index: object = None) -> Any:
         begun = time.perf_counter()
         self._in_place = self._job.collate_fn is default_collate
         try:
@@ -354,8 +354,8 @@ class Worker:
             self._seconds[1] += time.perf_counter() - begun
 
     def _stack(self, batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
-        """torch's collate_tensor_fn, which stacks into the slot. What the user's own code collates gets other
-        memory, since that code may keep it."""
+        """torch's collate_tensor_fn, which stacks into the slot. The user's own code may keep the tensors
+        that it collates: they get other memory."""
         first = batch[0]
         plain = (
             type(first) is torch.Tensor
@@ -364,7 +364,8 @@ class Worker:
             and first.device.type == "cpu"
         )
         if not plain or _STACKING.replaced():
-            return self._plain_stack(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+            stacked: torch.Tensor = self._plain_stack(batch, collate_fn_map=collate_fn_map)
+            return stacked
         shape = (len(batch), *first.shape)
         if not self._in_place or first.requires_grad or first.is_quantized:
             return torch.stack(batch, 0)
@@ -372,7 +373,7 @@ class Worker:
             return torch.stack(batch, 0)  # raises, and names the shapes that differ
         return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
 
-    def _deliver(self, batch: int, made: Any, slot: int | None, hint: int) -> None:
+    def _deliver(self, batch: int, made: object, slot: int | None, hint: int) -> None:
         """Packs a batch into its slot, or into a new one if that is too small, and sends it to the parent."""
         begun = time.perf_counter()
         tracer = tracing.active
@@ -400,7 +401,7 @@ class Worker:
         if fds and slot is not None:
             self._slots[slot].release_fd()
 
-    def _pack(self, made: Any) -> bytes:
+    def _pack(self, made: object) -> bytes:
         envelope = self._pickler.pack(made, self._arena)
         if len(envelope) > INLINE_MOST:
             self._arena.needed += len(envelope)
@@ -426,7 +427,7 @@ class Worker:
         writer = rows.RowWriter(self._layout, self._slots[slot], total)
         made: list[tuple[int, list[Any]]] = []
         count, odd = 0, False
-        error: tuple[int, ExceptionWrapper] | None = None
+        error: tuple[int, RaisedInWorker] | None = None
         while row >= 0:
             count += 1
             try:
@@ -448,7 +449,7 @@ class Worker:
             messages.RowsDone(self._number, batch, ticket, count, made, odd, error, lost, self._report())
         )
 
-    def _row(self, writer: rows.RowWriter, row: int, index: Any, occurrence: int) -> list[Any] | None:
+    def _row(self, writer: rows.RowWriter, row: int, index: object, occurrence: int) -> list[Any] | None:
         """Makes one sample and writes it into its row. Returns its strings, or None if its layout differs
         from the others'."""
         sample = self._policy.make(self._dataset, self._sample, index, row, self._lost, occurrence)
@@ -470,7 +471,7 @@ class Worker:
             python, collate, *self._slowest, self._pickler.by_value, counts.take(), traced
         )
 
-    def _send(self, message: Any, fds: tuple[int, ...] = ()) -> None:
+    def _send(self, message: object, fds: tuple[int, ...] = ()) -> None:
         try:
             body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError):
@@ -480,7 +481,7 @@ class Worker:
             body = cloudpickle.dumps(message)
         self._channel.send_bytes(body, fds)
 
-    def _wrapped(self) -> ExceptionWrapper:
+    def _wrapped(self) -> RaisedInWorker:
         where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
         assert error is not None
         advice, self._advice, note = self._advice, "", ""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch.utils.data import _DatasetKind
+
 from fastload.dataset.mixture import mixture_state, parts_of
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
@@ -33,9 +35,17 @@ class DatasetState:
     ended: bool = False
 
 
-def dataset_state_of(dataset: Any, fetcher: Any = None) -> DatasetState:
+def create_fetcher(
+    kind: int, dataset: object, auto_collation: bool, collate_fn: object, drop_last: bool
+) -> Any:
+    """torch's fetcher of batches for a kind of dataset."""
+    create: Callable[..., Any] = _DatasetKind.create_fetcher
+    return create(kind, dataset, auto_collation, collate_fn, drop_last)
+
+
+def dataset_state_of(dataset: object, fetcher: object = None) -> DatasetState:
     """The state of a dataset and of its iterator in torch's `fetcher`, as far as they have one."""
-    walk: Any = getattr(fetcher, "dataset_iter", None)
+    walk: object = getattr(fetcher, "dataset_iter", None)
     state: dict[str, Any] = {}
     if is_stateful(walk):
         state["iterator"] = _own_state(walk)
@@ -44,14 +54,14 @@ def dataset_state_of(dataset: Any, fetcher: Any = None) -> DatasetState:
     return DatasetState(state=state or None, ended=bool(getattr(fetcher, "ended", False)))
 
 
-def _own_state(thing: Any) -> Any:
+def _own_state(thing: Any) -> object:
     try:
         return copy.deepcopy(thing.state_dict())
     except StopIteration as error:  # it would say that the dataset is exhausted
         raise RuntimeError(f"{type(thing).__name__}.state_dict() raised StopIteration") from error
 
 
-def load_at_start(past: DatasetState, dataset: Any, make: Callable[[], Any]) -> None:
+def load_at_start(past: DatasetState, dataset: object, make: Callable[[], Any]) -> None:
     """Loads a state that was taken before the pass began. The pass's own fetcher is made afterwards.
 
     The state of an iterator is loaded into an iterator that is then dropped: loading it may also set the
@@ -61,7 +71,7 @@ def load_at_start(past: DatasetState, dataset: Any, make: Callable[[], Any]) -> 
         _restored(past.state, dataset, make if "iterator" in past.state else lambda: None)
 
 
-def fetcher_at(past: DatasetState, batch_size: int, dataset: Any, make: Callable[[], Any]) -> Any:
+def fetcher_at(past: DatasetState, batch_size: int, dataset: object, make: Callable[[], Any]) -> object:
     """A fetcher that continues after `past`: the dataset's own state is loaded, and the samples after that
     are drawn and dropped.
 
@@ -77,7 +87,7 @@ def fetcher_at(past: DatasetState, batch_size: int, dataset: Any, make: Callable
     return fetcher
 
 
-def state_after(dataset: Any, fetcher: Any, batches: int, every: int) -> DatasetState | None:
+def state_after(dataset: object, fetcher: object, batches: int, every: int) -> DatasetState | None:
     """The state that a worker sends after its batch number `batches`, or None.
 
     A stateful dataset's is sent after every `every` batches (0: never), any dataset's once it is exhausted.
@@ -89,7 +99,7 @@ def state_after(dataset: Any, fetcher: Any, batches: int, every: int) -> Dataset
     return stands if ended or stands.state is not None else None
 
 
-def fetched(fetcher: Any, index: Any, again: Callable[[], Any] | None) -> Any:
+def fetched(fetcher: Any, index: Any, again: Callable[[], Any] | None) -> object:
     """The next batch of an iterable dataset. If it is exhausted and `again` is given, the first batch of the
     fetcher that `again` makes.
 
@@ -104,7 +114,7 @@ def fetched(fetcher: Any, index: Any, again: Callable[[], Any] | None) -> Any:
     return again().fetch(index)
 
 
-def _restored(state: dict[str, Any], dataset: Any, make: Callable[[], Any]) -> Any:
+def _restored(state: dict[str, Any], dataset: object, make: Callable[[], Any]) -> object:
     if "dataset" in state:
         _load(dataset, state["dataset"])
     fetcher = make()
@@ -123,7 +133,7 @@ def _load(thing: Any, state: Any) -> None:
     thing.load_state_dict(copy.deepcopy(state))
 
 
-def packed_state(dataset: Any) -> dict[str, Any]:
+def packed_state(dataset: object) -> dict[str, Any]:
     """The part of a state about the loader's datasets, as JSON values: [version, digest of the samples] of
     each packed dataset, in Subsets and the like too, as "packed", and what the order of a Mixture follows
     from, as "mixture"; {} without any."""
@@ -131,15 +141,15 @@ def packed_state(dataset: Any) -> dict[str, Any]:
     return ({"packed": found} if found else {}) | mixture_state(dataset)
 
 
-def _versions(dataset: Any) -> list[list[Any]]:
+def _versions(dataset: object) -> list[list[Any]]:
     return [[packed.version, packed.opened.reader.manifest.samples_digest] for packed in _packed(dataset)]
 
 
-def _packed(dataset: Any) -> list[PackedDataset]:
+def _packed(dataset: object) -> list[PackedDataset]:
     return [each for each in parts_of(dataset) if isinstance(each, PackedDataset)]
 
 
-def check_versions(dataset: Any, stored: list[Any]) -> None:
+def check_versions(dataset: object, stored: list[Any]) -> None:
     """Checks that positions in a state mean the same samples now. Fields may have been added or taken away.
 
     Raises:

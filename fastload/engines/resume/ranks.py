@@ -64,7 +64,7 @@ def _shared(
     }
 
 
-def _of_subsets(dataset: Any) -> Iterator[tuple[str, Any]]:
+def _of_subsets(dataset: object) -> Iterator[tuple[str, Any]]:
     for each in parts_of(dataset):
         if type(each) is Subset and (told := summary_of(each.indices)) is not None:
             yield "a Subset with the indices", told

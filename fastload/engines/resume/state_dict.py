@@ -380,7 +380,7 @@ def rank_state(settings: Settings, sharded: Sharded, epoch_state: EpochState) ->
     }
 
 
-def is_split(split: Any) -> bool:
+def is_split(split: object) -> bool:
     """Returns True if a value has the form of a state's "split"."""
     if split is None:
         return True
@@ -457,7 +457,7 @@ def _batch(settings: Settings) -> tuple[int, int]:
     return index.batch_size, index.batch_size if index.drop_last else 1
 
 
-def _is_pair(pair: Any) -> bool:
+def _is_pair(pair: object) -> bool:
     return (
         isinstance(pair, list)
         and len(pair) == 2

@@ -95,8 +95,10 @@ class BatchAssembler:
         self._in_tuples: frozenset[str] = frozenset() if self._root is None else names_in_tuples(self._root)
         self._form = plan.settings.collation
         self._batched = plan.settings.auto_collation
-        boxed = any(dataset.plan.boxed_size for dataset in view.datasets)
-        self.layout = (LIST if boxed else EQUAL) if self._collate is None else layout_for(self._collate)
+        if self._collate is not None:
+            self.layout = layout_for(self._collate)
+        else:
+            self.layout = LIST if any(dataset.plan.boxed_size for dataset in view.datasets) else EQUAL
         self._on_error = plan.settings.on_error
         self.losses = PassLosses(counts)
         self._transfer = Transfer(plan.transfer) if plan.transfers else None
@@ -184,7 +186,7 @@ class BatchAssembler:
         )
 
     def _parts(
-        self, batch: core.Batch, lease: Any, instead: dict[int, Alone], keep: list[int] | None
+        self, batch: core.Batch, lease: object, instead: dict[int, Alone], keep: list[int] | None
     ) -> list[torch.Tensor | SlotImages]:
         """The parts of a batch that was leased: without a copy where all rows are kept."""
         if self.layout is EQUAL:
@@ -404,7 +406,7 @@ class BatchAssembler:
             keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
         )
 
-    def _whole(self, rows: _Rows) -> Any:
+    def _whole(self, rows: _Rows) -> object:
         """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be
         stacked."""
         try:
@@ -414,7 +416,7 @@ class BatchAssembler:
                 advice_on(error, self._samples(rows), rows.indices.tolist(), packed=True)
             raise
 
-    def _stacked(self, samples: list[Any], rows: _Rows) -> Any:
+    def _stacked(self, samples: list[Any], rows: _Rows) -> object:
         """The batch that default_collate makes of samples. Raises BatchShapeError where it cannot stack a
         part."""
         try:
@@ -423,7 +425,7 @@ class BatchAssembler:
             advice_on(error, samples, rows.indices.tolist(), packed=True)
             raise
 
-    def _assemble(self, rows: _Rows) -> Any:
+    def _assemble(self, rows: _Rows) -> object:
         collate, samples = self._collate, self._samples(rows)
         if collate is not None:
             return collate(samples if self._batched else samples[0])
@@ -460,7 +462,7 @@ class BatchAssembler:
                 out[name] = self._joined(name, kind, [row[name] for row in rows.stored])
         return out
 
-    def _as_collated(self, values: Any) -> Any:
+    def _as_collated(self, values: object) -> object:
         """A batch, or one sample, with lists for the tuples of its structure, as default_collate and
         default_convert make them."""
         if self._root is not None:
@@ -480,14 +482,14 @@ class BatchAssembler:
         return values
 
 
-def _as_in_a_thread(make: Callable[[], Any]) -> Any:
+def _as_in_a_thread(make: Callable[[], Any]) -> object:
     """The result of `make`, without the inference mode of the calling thread: a thread ahead of the loop
     has none."""
     with torch.inference_mode(False):
         return make()
 
 
-def memory_of(lease: Any, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+def memory_of(lease: object, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
     """The memory of a batch that was leased, as a flat tensor.
 
     The tensor owns the slot's lease: the slot is refilled only after the last view of it is freed. Where the
@@ -497,7 +499,7 @@ def memory_of(lease: Any, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
     return lease.view(dtype) if isinstance(lease, torch.Tensor) else torch.frombuffer(lease, dtype=dtype)
 
 
-def _images_of(batch: core.Batch, lease: Any) -> list[torch.Tensor]:
+def _images_of(batch: core.Batch, lease: object) -> list[torch.Tensor]:
     """The parts of a batch, (rows, channels, height, width), as views: channels_last for layout "HWC",
     contiguous for "CHW"."""
     rows, out = batch.rows, []
@@ -521,14 +523,14 @@ def _unbound(images: Images) -> list[Any]:
     return images.samples() if isinstance(images, SlotImages) else list(images.unbind(0))
 
 
-def _whole(images: Images) -> Any:
+def _whole(images: Images) -> object:
     """The images of all rows as a batch has them, or the list of their views."""
     if isinstance(images, list):
         return [_whole(each) for each in images]
     return images.batch() if isinstance(images, SlotImages) else images
 
 
-def _of_form(values: NativeValues, form: Collate | None) -> Any:
+def _of_form(values: NativeValues, form: Collate | None) -> object:
     """The rows of a field as a batch has them."""
     if form is None:
         return values.batch()

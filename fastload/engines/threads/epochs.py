@@ -382,7 +382,7 @@ class NativeIterator(LoaderIterator):
         if self._successor is not None:
             self._successor.start(spare)
 
-    def _taken(self) -> Any:
+    def _taken(self) -> object:
         """Waits for the batch whose turn it is, and finishes it in this thread."""
         number, batch = self._take()
         if isinstance(batch, Exception):
@@ -415,7 +415,7 @@ class NativeIterator(LoaderIterator):
         if batch.held and not batch.fetch.wait(timeout):
             raise LoaderTimeout.after(timeout)
 
-    def _taken_transferred(self, prefetcher: DevicePrefetcher) -> Any:
+    def _taken_transferred(self, prefetcher: DevicePrefetcher) -> object:
         """Takes the batch whose turn it is from the prefetcher's thread, which has finished it."""
         done = prefetcher.take(self._plan.settings.timeout)
         self.epoch_state.take(done.number, done.rows)

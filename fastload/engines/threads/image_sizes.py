@@ -40,7 +40,7 @@ class ImageLayout(NamedTuple):
 EQUAL, LIST = ImageLayout(), ImageLayout("list")
 
 
-def layout_for(collate_fn: Any) -> ImageLayout:
+def layout_for(collate_fn: object) -> ImageLayout:
     """Layout of images of different sizes, and of rows of any number, for a collate_fn other than torch's,
     which stacks them."""
     if not isinstance(collate_fn, Collate):
@@ -69,7 +69,7 @@ class BatchSizes:
     layout: ImageLayout
 
     @property
-    def for_batch(self) -> Any:
+    def for_batch(self) -> npt.NDArray[np.uint32] | list[tuple[int, int]]:
         """The sizes as core.Batch takes them."""
         if self.layout.kind != "equal":
             return self.sizes
@@ -110,13 +110,11 @@ def batch_sizes(
         return replace(
             made, layout=layout._replace(kind="padded" if layout.kind == "padded" else "list", bounded=True)
         )
-    return (
-        made
-        if layout.kind == "padded"
-        else _listed(made)
-        if layout.kind == "list"
-        else _equal(made, failed, datasets, sources, indices)
-    )
+    if layout.kind == "padded":
+        return made
+    if layout.kind == "list":
+        return _listed(made)
+    return _equal(made, failed, datasets, sources, indices)
 
 
 def _sizes_of(

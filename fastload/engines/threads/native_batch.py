@@ -64,7 +64,7 @@ class SlotImages:
         at, width, height = self._places[row].tolist()
         return self._tensor(at, 1, height, width)[0]
 
-    def batch(self) -> Any:
+    def batch(self) -> torch.Tensor | Padded:
         """All rows: Padded; without a copy unless rows were left out, or made alone.
 
         Images that lie as "equal" are one tensor.
@@ -135,7 +135,7 @@ class NativeRows:
     sizes: list[Size]
     frame: Size | None
 
-    def sample(self, row: int) -> Any:
+    def sample(self, row: int) -> torch.Tensor | list[list[torch.Tensor]]:
         """The tensor of one row, without a copy; of polygons the list of its objects."""
         if self.native.is_ragged:
             return self.native.outlines(self.memory, int(self.starts[row]), int(self.starts[row + 1]))
@@ -207,12 +207,12 @@ class NativeValues:
             return whole if self.keep is None else whole[self.keep]
         return default_collate(self.samples())
 
-    def padded(self) -> Any:
+    def padded(self) -> torch.Tensor | Padded:
         """The rows as Collate pads them, in images of one size or one frame: Padded, or a tensor of masks
         of one size. They lie evenly."""
         return self._masks() if self.rows.kept is None else self._padded(self.rows.kept)
 
-    def flat(self) -> Any:
+    def flat(self) -> torch.Tensor | Padded | Flat:
         """The rows as Collate joins them, in images of one size or one frame: Flat, or masks as padded()
         has them. They are compact."""
         if self.rows.kept is None:
@@ -229,7 +229,7 @@ class NativeValues:
                 ]
         return Flat(values, torch.from_numpy(np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))))
 
-    def _masks(self) -> Any:
+    def _masks(self) -> torch.Tensor | Padded:
         masks = self.rows.joined(len(self.rows.sizes))
         if self.rows.frame is not None:
             return padded_images(masks, np.array(self.rows.sizes, np.int64))
