@@ -47,7 +47,8 @@ def test_the_programs_frames_and_the_index(options: dict[str, Any]) -> None:
     assert text.splitlines()[0].startswith("Caught ValueError in DataLoader worker process ")
     worker = text.split("Original Traceback (most recent call last):\n")[1]
     assert worker.count("  File ") == 1
-    assert 'test_error_text.py", line 23, in __getitem__' in worker
+    raised = Broken.__getitem__.__code__.co_firstlineno + 2
+    assert f'test_error_text.py", line {raised}, in __getitem__' in worker
     assert worker.rstrip().endswith("ValueError: labels/5.txt is broken")
     assert whole.rstrip().splitlines()[-1] == "It was raised by Broken[5]."
 
