@@ -234,11 +234,9 @@ class Policy:
             else list(zip(indices, occurrences, strict=True))
         )
         if self.raises:
-            return (
-                [get(*key) for key in keys]
-                if several is None or (self.packed and occurrences is not None)
-                else several(indices)
-            )
+            if several is None or (self.packed and occurrences is not None):
+                return [get(*key) for key in keys]
+            return several(indices)
         if several is not None and not self.packed:
             try:
                 return several(indices)

@@ -39,6 +39,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -324,11 +325,9 @@ class Collate:
         if self.pad_to is None:
             _require_one_size(images, path)
             stacked = torch.stack(list(images))
-            return (
-                stacked.contiguous(memory_format=torch.channels_last)
-                if _are_last(stacked.shape, images)
-                else stacked
-            )
+            if _are_last(stacked.shape, images):
+                return stacked.contiguous(memory_format=torch.channels_last)
+            return stacked
         height, width = self._frame(images)
         if len({image.shape[:-2] for image in images}) > 1:
             raise ArgumentError(
@@ -437,13 +436,8 @@ class _Image(NamedTuple):
         first = samples[0]
         path: tuple[Any, ...] = ()
         if isinstance(first, Mapping):
-            path = (
-                (IMAGE,)
-                if IMAGE in first
-                else tuple(key for key, value in first.items() if _has_dims(value, 3) or _all_images(value))[
-                    :1
-                ]
-            )
+            found = (key for key, value in first.items() if _has_dims(value, 3) or _all_images(value))
+            path = (IMAGE,) if IMAGE in first else tuple(islice(found, 1))
         elif isinstance(first, list | tuple):
             path = (0,)
         images = list(samples)

@@ -106,11 +106,11 @@ def is_closed(value: object) -> bool:
 def record_stream(batch: object, stream: object) -> None:
     """Tells torch's allocator that a stream uses a batch's memory on its device."""
     for leaf in leaves_of(batch):
-        if (
-            leaf.is_cuda
-            if isinstance(leaf, torch.Tensor)
-            else callable(getattr(type(leaf), "record_stream", None))
-        ):
+        if isinstance(leaf, torch.Tensor):
+            recorded = leaf.is_cuda
+        else:
+            recorded = callable(getattr(type(leaf), "record_stream", None))
+        if recorded:
             leaf.record_stream(stream)
 
 

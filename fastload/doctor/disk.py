@@ -129,11 +129,9 @@ _FILES_MOST = 16
 
 def _some(files: Sized) -> Sized:
     """At most 16 of the files, evenly spaced: a limit of open files does not matter then."""
-    return (
-        files
-        if len(files) <= _FILES_MOST
-        else [files[k * len(files) // _FILES_MOST] for k in range(_FILES_MOST)]
-    )
+    if len(files) <= _FILES_MOST:
+        return files
+    return [files[k * len(files) // _FILES_MOST] for k in range(_FILES_MOST)]
 
 
 def _pages(files: Sized, most: int) -> list[tuple[Path, int]]:

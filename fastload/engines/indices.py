@@ -251,9 +251,9 @@ class IndexBatches(Iterator[Any]):
             return unmarked(index)
         if self._batched and isinstance(index, Iterator):
             index = list(index)
-        return index, None if self._counter is None else self._counter.of_batch(
-            index if self._batched else [index]
-        )
+        if self._counter is None:
+            return index, None
+        return index, self._counter.of_batch(index if self._batched else [index])
 
     def _draw(self) -> object:
         if self._over:
@@ -291,11 +291,9 @@ class IndexBatches(Iterator[Any]):
     def counts(self) -> dict[str, Any] | None:
         """The counts of occurrences at the epoch's position, of a stateful sampler; None: a resume counts
         again, or they are too many."""
-        return (
-            None
-            if self._counter is None or self._get_state is None
-            else self._counter.state(self._ahead.values())
-        )
+        if self._counter is None or self._get_state is None:
+            return None
+        return self._counter.state(self._ahead.values())
 
     def forget(self, position: int) -> None:
         """Forgets what was kept of batches before a position."""

@@ -315,11 +315,9 @@ def _to_native(data: NativeData) -> str:
             return next(stage.why for stage in dataset.plan.stages if stage.where == "python") + _OR_BATCHES
         if dataset.image_field not in dataset.fields:
             return ""
-    return (
-        ""
-        if data.native is not None or len(data.view.datasets) == 1
-        else "give all datasets the same fields and transform"
-    )
+    if data.native is not None or len(data.view.datasets) == 1:
+        return ""
+    return "give all datasets the same fields and transform"
 
 
 def _say_once(name: str) -> None:
@@ -349,11 +347,9 @@ def why_not_device(settings: Settings) -> str | None:
         collation = settings.collation
         if settings.default_replaced:
             return f"default_collate takes finished samples: {settings.collate_replaced}"
-        return (
-            "your collate_fn takes finished samples"
-            if collation is None
-            else f"{collation} leaves images of several sizes"
-        )
+        if collation is None:
+            return "your collate_fn takes finished samples"
+        return f"{collation} leaves images of several sizes"
     return None
 
 

@@ -138,11 +138,9 @@ def _of_codes(dataset: NativeSource) -> str:
         for name in ("kept", "stripped", "transcoded", "rotated", "reencoded")
         if isinstance(summary.get(name), int)
     )
-    return (
-        "Huffman codes; `fastload convert` with --encode dct stores JPEGs without"
-        if coded > len(dataset) / 2
-        else ""
-    )
+    if coded <= len(dataset) / 2:
+        return ""
+    return "Huffman codes; `fastload convert` with --encode dct stores JPEGs without"
 
 
 def _of_points(plan: Plan, stage: Stage, dataset: NativeSource) -> str:
@@ -151,11 +149,11 @@ def _of_points(plan: Plan, stage: Stage, dataset: NativeSource) -> str:
         return ""
     known = (field.name for field in dataset.schema if field.pairs and field.name in dataset.fields)
     name = next(known, "")
+    if not name:
+        return ""
     return (
         f'{name!r} keep their numbers; a flip of fastload.transforms with keypoint_pairs="auto" '
         "exchanges left and right"
-        if name
-        else ""
     )
 
 

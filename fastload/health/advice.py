@@ -105,11 +105,9 @@ def _deeper(figures: Figures) -> str | None:
         return None
     prefetch, batches = figures.prefetch_factor or 2, figures.epoch_batches
     in_flight = prefetch if figures.engine == "threads" else prefetch * figures.workers
-    return (
-        f"raise prefetch_factor from {prefetch} to {2 * prefetch}"
-        if batches is None or in_flight < batches
-        else None
-    )
+    if batches is not None and in_flight >= batches:
+        return None
+    return f"raise prefetch_factor from {prefetch} to {2 * prefetch}"
 
 
 def _largest_knob(figures: Figures) -> str | None:
@@ -172,23 +170,18 @@ def _stage_knobs(figures: Figures, bound: str | None) -> list[str | None]:
         return [_native_knob(figures)]
     if bound == "collate":
         mixed = max(figures.envelope_share or 0.0, figures.envelope_bytes_share or 0.0) > 0
-        changes = figures.own_collate is not False or mixed
-        return [
-            "return tensors or arrays of one shape and let default_collate write them in place"
-            if changes
-            else _native_knob(figures)
-        ]
+        if figures.own_collate is False and not mixed:
+            return [_native_knob(figures)]
+        return ["return tensors or arrays of one shape and let default_collate write them in place"]
     if bound == "copy":
         uint8 = "keep batches uint8 until they are on the device"
         return [
             "pass pin_memory=True" if figures.may_pin else None,
             None if figures.copied_floats is False else uint8,
         ]
-    return (
-        ["leave fewer transforms to the device, or do those that are native in transform="]
-        if bound == "augment"
-        else []
-    )
+    if bound == "augment":
+        return ["leave fewer transforms to the device, or do those that are native in transform="]
+    return []
 
 
 def _native_knob(figures: Figures) -> str | None:
@@ -221,11 +214,9 @@ def _smaller(figures: Figures) -> str | None:
         sum(min(each, side) ** 2 for each in figures.longer_sides),
     )
     saved = 1 - after / before
-    return (
-        f"pack with --max-side {side}, which leaves out {_percent(saved)} of the pixels"
-        if saved >= WORTH
-        else None
-    )
+    if saved < WORTH:
+        return None
+    return f"pack with --max-side {side}, which leaves out {_percent(saved)} of the pixels"
 
 
 def _filled(*knobs: str | None) -> list[str]:
@@ -251,11 +242,8 @@ def _on_first_waits(figures: Figures) -> str:
         )
     if figures.engine != "threads" and figures.persistent_workers is False:
         return f"{head}: pass persistent_workers=True, so that workers outlive an epoch"
-    return (
-        f"{head}: {longer}; workers already outlive them"
-        if figures.engine == "threads" or figures.persistent_workers
-        else f"{head}: {longer}"
-    )
+    outlive = figures.engine == "threads" or figures.persistent_workers
+    return f"{head}: {longer}{'; workers already outlive them' if outlive else ''}"
 
 
 def _on_counters(figures: Figures) -> Iterator[str]:

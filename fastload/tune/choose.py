@@ -115,8 +115,6 @@ def margin(above: Sequence[float], below: Sequence[float], level: float) -> Marg
     while 2 * (tail := tail + math.comb(count, left_out + 1) / 2**count) <= level:
         left_out += 1
     middle = statistics.median(ratios)
-    return (
-        Margin(middle, None, None)
-        if left_out < 0
-        else Margin(middle, ratios[left_out], ratios[-1 - left_out])
-    )
+    if left_out < 0:
+        return Margin(middle, None, None)
+    return Margin(middle, ratios[left_out], ratios[-1 - left_out])

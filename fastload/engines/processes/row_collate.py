@@ -78,11 +78,9 @@ def describe(sample: object) -> SampleLayout | None:
     """The layout of batches of samples like this one; None if they cannot be collated row by row."""
     leaves: list[Leaf] = []
     template = _describe(sample, leaves)
-    return (
-        None
-        if template is None or not any(leaf.code >= 0 for leaf in leaves)
-        else SampleLayout(template, tuple(leaves))
-    )
+    if template is None or not any(leaf.code >= 0 for leaf in leaves):
+        return None
+    return SampleLayout(template, tuple(leaves))
 
 
 def _describe(value: Any, leaves: list[Leaf]) -> object:
@@ -113,11 +111,9 @@ def _leaf(value: Any) -> Leaf | None:
             and not value.is_conj()
         )
         code = _CODES.get(value.dtype, -1)
-        return (
-            Leaf(kind, code, tuple(value.shape))
-            if plain and code >= 0 and not value.is_neg() and value.numel()
-            else None
-        )
+        if not plain or code < 0 or value.is_neg() or not value.numel():
+            return None
+        return Leaf(kind, code, tuple(value.shape))
     if kind is np.ndarray:
         if (
             value.dtype.kind not in "biufc"

@@ -490,11 +490,9 @@ class Worker:
         ]
         if frames:
             note = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
-        return (
-            WrappedError(error, where)
-            if isinstance(error, (SampleError, RemoteError))
-            else AdvisedError(error, where, advice, note)
-        )
+        if isinstance(error, SampleError | RemoteError):
+            return WrappedError(error, where)
+        return AdvisedError(error, where, advice, note)
 
 
 _NO_STAGE = nullcontext()

@@ -29,12 +29,10 @@ def begin_agreement(
     """
 
     def found() -> dict[str, Any]:
-        world = {"a world of": sharded.num_replicas}
-        return world | (
-            _shared(settings, sharded, epoch, splits, default)
-            if sharded.shard == "auto" or sharded.num_replicas > 1
-            else {}
-        )
+        world: dict[str, Any] = {"a world of": sharded.num_replicas}
+        if sharded.shard == "auto" or sharded.num_replicas > 1:
+            world |= _shared(settings, sharded, epoch, splits, default)
+        return world
 
     sharded.agreement.begin(sharded.length, sharded.shard == "auto", found)
 

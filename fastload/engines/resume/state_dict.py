@@ -406,14 +406,14 @@ def check_split(settings: Settings, state: dict[str, Any]) -> None:
         ArgumentError: it was taken under another order, or goes on with as many ranks only.
     """
     split, sharded = state["split"], settings.order.sharded
-    if (split is None) != (sharded is None):
+    if split is None and sharded is not None:
         raise ArgumentError(
             "the state was taken in mid-epoch without shard=, this loader has it: resume without it as well"
-            if split is None
-            else (
-                "the state was taken in mid-epoch with shard=, this loader has none: resume with shard=, "
-                "on any number of ranks"
-            )
+        )
+    if split is not None and sharded is None:
+        raise ArgumentError(
+            "the state was taken in mid-epoch with shard=, this loader has none: resume with shard=, "
+            "on any number of ranks"
         )
     if split is None or sharded is None:
         return

@@ -165,22 +165,17 @@ class BatchAssembler:
                 for name, at in places.items()
             }
             fields = self._engine.row_fields
-            native = (
-                {}
-                if fields is None
-                else native_values(batch, memory_of(lease), fields, self.layout, instead, keep)
-            )
+            native: dict[str, NativeValues] = {}
+            if fields is not None:
+                native = native_values(batch, memory_of(lease), fields, self.layout, instead, keep)
             rows = _Rows(images, sources, indices, rest, native)
             return self._whole(rows) if self._is_whole(batch, bool(alone), keep) else self._assemble(rows)
 
         def key() -> BatchKey:
             return BatchKey(self._seed, self._epoch, number, indices, occurrences)
 
-        make = (
-            partial(_as_in_a_thread, made)
-            if self._collate is None and torch.is_inference_mode_enabled()
-            else made
-        )
+        own = self._collate is None and torch.is_inference_mode_enabled()
+        make = partial(_as_in_a_thread, made) if own else made
         return AssembledBatch(
             TransferredBatch(make(), key()) if self._transfer is None else self._transfer.put(make, key), lost
         )
@@ -272,11 +267,9 @@ class BatchAssembler:
                     continue
                 if self._on_error == "raise":
                     raise error
-                instead = (
-                    self._replace(batch, row, index, source, error, stored, alone)
-                    if self._on_error == "replace"
-                    else None
-                )
+                instead = None
+                if self._on_error == "replace":
+                    instead = self._replace(batch, row, index, source, error, stored, alone)
                 lost.add(row, instead, reason_of(error, index))
         return lost
 
@@ -472,11 +465,9 @@ class BatchAssembler:
     def _joined(self, name: str, kind: str, values: list[Any]) -> Any:
         """The values of a field that is stored in records, as a batch has them."""
         if self._form is None:  # texts in tuples are a tuple, others a list
-            return (
-                tuple(values)
-                if name in self._in_tuples and isinstance(values[0], str | bytes)
-                else default_collate(values)
-            )
+            if name in self._in_tuples and isinstance(values[0], str | bytes):
+                return tuple(values)
+            return default_collate(values)
         if kind == "value":  # no schema says what it is: its form follows from the values
             return self._form([{name: value} for value in values])[name]
         return values

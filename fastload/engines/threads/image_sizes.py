@@ -46,11 +46,9 @@ def layout_for(collate_fn: object) -> ImageLayout:
     if not isinstance(collate_fn, Collate):
         return LIST
     even = collate_fn.form == "padded"
-    return (
-        ImageLayout("list", even=even)
-        if collate_fn.pad_to is None
-        else ImageLayout("padded", collate_fn.pad_to, even)
-    )
+    if collate_fn.pad_to is None:
+        return ImageLayout("list", even=even)
+    return ImageLayout("padded", collate_fn.pad_to, even)
 
 
 @dataclass(frozen=True)

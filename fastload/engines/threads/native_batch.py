@@ -165,11 +165,9 @@ class NativeRows:
             return None
         rows = self.native.values(self.memory, int(self.starts[0]), count * len(self.sizes), self.sizes[0])
         shape = rows.shape[1:]
-        return (
-            rows.view(len(self.sizes), *shape)
-            if self.kept is None
-            else rows.view(len(self.sizes), count, *shape)
-        )
+        if self.kept is None:
+            return rows.view(len(self.sizes), *shape)
+        return rows.view(len(self.sizes), count, *shape)
 
     def joined(self, count: int) -> torch.Tensor:
         """The first `count` rows of all samples, (count, ...), as they lie one after another in frames of
