@@ -13,6 +13,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+__all__ = [
+    "ArgumentError",
+    "BatchShapeError",
+    "ClosedError",
+    "DatasetError",
+    "FastloadError",
+    "LoaderTimeout",
+    "PackError",
+    "PackStoppedError",
+    "RemoteError",
+    "RemoteMissingError",
+    "ResourceError",
+    "SampleError",
+    "TransformError",
+    "WorkerError",
+]
 T = TypeVar("T")
 
 
@@ -61,8 +77,8 @@ def cell(text: object) -> str:
 class FastloadError(Exception):
     """Base of everything that fastload raises on purpose.
 
-    Its text is fit for a terminal: messages name files, classes and fields that anybody may have written, so
-    what is not printable in them is an escape in `str` (in `args` it is as it was).
+    `str` writes characters that are not printable as escapes, so that a message is safe in a terminal; `args`
+    has them as they are.
     """
 
     def __str__(self) -> str:
@@ -74,19 +90,18 @@ class ArgumentError(FastloadError, ValueError):
 
 
 class DatasetError(FastloadError, OSError):
-    """A packed dataset cannot be used: missing, unfinished, damaged, or of a later version."""
+    """A packed dataset is missing, unfinished, damaged, or of a later format."""
 
 
 class PackError(FastloadError, RuntimeError):
-    """Packing stopped: a bad source, a bad sample under ``on_error="raise"``, a full disk, an OUT in the
-    way."""
+    """Packing stopped: a bad source or sample, a full disk, an OUT in the way."""
 
 
 class PackStoppedError(PackError):
-    """Packing stopped at a sample that cannot be packed; what has been written stays, and the pack can go on.
+    """Packing stopped at a bad sample. Samples already written stay, and `resume=True` goes on.
 
     Attributes:
-        reason: the sample and the fault, without the advice that the message ends with.
+        reason: the sample and its fault.
     """
 
     def __init__(self, reason: str) -> None:
@@ -105,9 +120,9 @@ class SampleError(FastloadError, RuntimeError):
     """One sample cannot be delivered.
 
     Attributes:
-        index: its index in the packed dataset, or -1 when it has none yet.
-        shard: the shard's file name, or "".
-        reason: the fault of the sample.
+        index: its index in the packed dataset, or -1.
+        shard: name of the shard's file, or "".
+        reason: its fault.
     """
 
     def __init__(self, message: str, *, index: int = -1, shard: str = "", reason: str = "") -> None:
@@ -125,7 +140,7 @@ def _rebuild_sample_error(message: str, index: int, shard: str, reason: str) -> 
 
 
 class BatchShapeError(FastloadError, RuntimeError):
-    """Samples of one batch have different sizes and nothing in the transform makes them equal."""
+    """Samples of one batch have different sizes, and no transform makes them equal."""
 
 
 class TransformError(FastloadError, ValueError):
@@ -137,7 +152,7 @@ class LoaderTimeout(FastloadError, TimeoutError, RuntimeError):
 
     @classmethod
     def after(cls, seconds: float) -> LoaderTimeout:
-        """The error of a wait of so many seconds."""
+        """The error of a wait of `seconds`."""
         return cls(
             f"DataLoader timed out after {seconds:g} seconds: no batch became ready. Raise timeout=, "
             "or see what makes batches slow"
@@ -150,8 +165,8 @@ class WorkerError(FastloadError, RuntimeError):
     Attributes:
         worker: its number.
         pid: its process.
-        exitcode: multiprocessing's exit code: negative for a signal.
-        indices: the dataset indices of the batch it held.
+        exitcode: its exit code; negative for a signal.
+        indices: indices of the batch it held.
     """
 
     def __init__(
@@ -179,10 +194,10 @@ class ResourceError(FastloadError, MemoryError):
 
 
 class RemoteError(DatasetError):
-    """A store of objects (S3, GCS, Azure, HTTP) did not give what was asked of it, after all tries.
+    """A request to an object store (S3, GCS, Azure, HTTP) failed after all tries.
 
     Attributes:
-        url: the object's, without credentials.
+        url: URL of the object, without credentials.
         tries: number of tries.
     """
 
@@ -209,4 +224,4 @@ def _rebuild_remote_error(kind: type[RemoteError], message: str, url: str, tries
 
 
 class RemoteMissingError(RemoteError):
-    """There is no such object or bucket."""
+    """An object or a bucket does not exist."""

@@ -41,7 +41,7 @@ _POINT, _BOX = 2, 4
 
 
 class Augmented(NamedTuple):
-    """An augmented batch with its objects; None: there were none of this kind."""
+    """An augmented batch with its masks, boxes and keypoints; None: the batch has none."""
 
     images: Tensor
     masks: Any = None

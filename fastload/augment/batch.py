@@ -77,16 +77,13 @@ def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
 
 
 class Seeded:
-    """A module or function of a batch, with every random number it draws a function of (seed, epoch, number
-    of the batch).
+    """A module or function of a batch, whose random numbers follow from (seed, epoch, number of the batch).
 
-    1. torch's global generators (CPU and the batch's device), random's and NumPy's are set for the call and
-       put back after it, also when it raises; so Kornia's AugmentationSequential, which knows no other, runs
-       as it is.
-    2. A sample's result depends on the batch around it, unlike that of AugmentBatch's ops.
+    The global generators of torch (CPU and the batch's device), random and NumPy are set for the call, and
+    put back after it. A sample's result depends on the batch around it.
 
     Args:
-        transform: called with what Seeded is called with; picklable if this is to be.
+        transform: gets the arguments of the call.
     """
 
     def __init__(self, transform: Callable[..., Any]) -> None:
@@ -113,32 +110,26 @@ _MOVING = RandomAffine, RandomRotation, RandAugment, TrivialAugmentWide, AutoAug
 DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 
 
+# Parameters cross to the device in one copy: NOTE [ augment: drawn on the host, sent once ].
 class AugmentBatch:
-    """Augments a batch on its device, reproducibly.
+    """Augments a batch on its device, each sample by random numbers of its own.
 
-    1. A sample's result is a pure function of (seed, epoch, its index, its occurrence, the list of ops): not
-       of the other samples, of the batch's size, of the rank, nor of the device. Op number i draws from the
-       stream OP_STREAM + first + i of the native generator.
+    1. A sample's result is a pure function of (seed, epoch, index, occurrence, ops), whatever the batch, the
+       rank and the device.
     2. The input is never written to. The result has its dtype, device and memory format, and may be the input
-       where nothing was to do.
-    3. No call waits for the device, unless a module of Kornia's does; parameters cross in one copy (NOTE [
-       augment: drawn on the host, sent once ]).
-    4. Masks, boxes and keypoints of the samples are moved with their images' pixels (NOTE [ objects: moved as
-       torchvision does ]); by modules of Kornia as Kornia moves them. RandomErasing and changes of colour
-       leave them as they are.
-    5. Plain value: picklable, comparable, repr is what makes it again. Global generators are as they were.
+       itself.
+    3. No call waits for the device, unless a module of Kornia does. Global generators stay as they are.
+    4. Masks, boxes and keypoints move with the pixels as in torchvision, by modules of Kornia as in Kornia.
+    5. It is picklable and comparable.
 
     Args:
-        ops: specs of this package, in the order in which they are done; of `fastload.transforms`, both flips
-            and RandomCrop; modules of kornia.augmentation, as KorniaOp does them, and sequences of these,
-            which are taken apart.
-        first: number of ops that are done to the same batches before these: without it, equal ops of two
-            lists would draw equal numbers. A FastLoader sets it in the ops it is given, counting from 0.
-        mask_fill: the label that comes into a mask where there is nothing of it, such as 255 to be ignored;
-            at most 2**24.
+        ops: ops of this page, flips, RandomCrop, and modules or sequences of kornia.augmentation, in order.
+        first: number of ops already done to these batches, so that equal ops of two lists draw other numbers.
+            A FastLoader sets it.
+        mask_fill: label of masks outside the image.
 
     Raises:
-        TransformError: an op that does not run on a batch, or `first` or `mask_fill` is no such number.
+        TransformError: an op does not run on a batch, or `first` or `mask_fill` is out of range.
     """
 
     def __init__(self, ops: Sequence[Any], *, first: int = 0, mask_fill: int = 0) -> None:
@@ -203,33 +194,28 @@ class AugmentBatch:
         """Augments one batch.
 
         Args:
-            images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1 (so: before Normalize); on
-                any device, contiguous or channels_last. Modules of Kornia alone take any number of channels,
-                and float64.
-            seed, epoch: seed and epoch of the loader.
+            images: (B, 3, H, W): uint8, or float16, bfloat16 or float32 in 0..1, before Normalize; contiguous
+                or channels_last. Kornia's modules alone take any number of channels, and float64.
+            seed, epoch: those of the loader.
             indices: indices of the samples in their dataset, (B,), at least 0.
-            occurrences: number of times that each index came before in the pass, (B,): a sample that comes
-                again is drawn anew.
-            masks: (B, H, W) or (B, N, H, W), `Padded`, `Flat`, or a list of B tensors (N, H, W) or (H, W):
-                labels, of the images' size.
-            boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). None is left out: one that
-                leaves the image has no area.
-            keypoints: x, y and perhaps a visibility, which stays, as do points of visibility 0: as boxes,
-                with any dimensions between, such as (B, N, K, 3).
-            box_format: "xyxy", "xywh" or "cxcywh".
-                Of masks, boxes and keypoints there may be several by name: a dict, and box_format then as
-                well.
-            keypoint_pairs: by name of keypoints, the pairs of numbers that flips with keypoint_pairs="auto"
-                exchange. A FastLoader over packed data passes the pairs of its fields.
+            occurrences: number of times that each index came before in the pass, (B,).
+            masks: labels: (B, H, W), (B, N, H, W), `Padded`, `Flat`, or a list of B tensors.
+            boxes: (B, N, 4), `Padded`, `Flat`, or a list of B tensors (N, 4). A box that leaves the image
+                stays, with no area.
+            keypoints: x, y and perhaps a visibility, as boxes, with any dimensions between, such as
+                (B, N, K, 3). Points of visibility 0 stay.
+            box_format: "xyxy", "xywh" or "cxcywh". Masks, boxes, keypoints and this may be dicts by name.
+            keypoint_pairs: by name of keypoints, the pairs for flips with keypoint_pairs="auto". A FastLoader
+                over packed data passes them.
 
         Returns:
-            (B, 3, H, W), or the size of the last RandomCrop. With masks, boxes or keypoints an `Augmented` of
-            the images and of these, in the form that they came in.
+            The images, (B, 3, H, W) or of the last RandomCrop's size; with masks, boxes or keypoints an
+            `Augmented`, whose objects have the form that they came in.
 
         Raises:
-            ArgumentError: images, indices or objects of another shape, dtype or device; or an op that cannot
-                move the objects, or has data_keys that name others.
-            BatchShapeError: a crop larger than the images.
+            ArgumentError: a shape, dtype or device is wrong; or an op cannot move the objects, or has
+                data_keys that name others.
+            BatchShapeError: a crop is larger than the images.
         """
         rows = as_indices(indices)
         if isinstance(images, Padded):

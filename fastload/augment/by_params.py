@@ -46,29 +46,19 @@ these are."""
 
 
 class KorniaOp(Op):
-    """A module of kornia.augmentation, done to each sample with parameters of its own.
+    """A copy of a module of kornia.augmentation, run with parameters per sample.
 
-    1. module.forward_parameters() draws them on the host (NOTE [ kornia: three ways to draw ]), and they are
-       given to the module as `params=`. So they depend neither on the batch, nor on its order, nor on the
-       device.
-    2. The module sees float32 in 0..1, as Kornia's ops want it; uint8 is divided by 255 before and rounded
-       after.
-    3. Rows that differ in what Kornia takes once per batch, such as the order in ColorJitter, go in batches
-       of their own.
-    4. Nothing is read back from the device while the module runs, as of Kornia 0.9; the copies that it makes
-       itself are its own.
-    5. The op has a copy of the module: other threads may use the module meanwhile, and later changes to it
-       have no effect here.
+    module.forward_parameters() draws on the host (NOTE [ kornia: three ways to draw ]). The module sees
+    float32 in 0..1; uint8 is divided by 255 before and rounded after. Rows that differ in a parameter that
+    Kornia has per batch, such as the order in ColorJitter, run apart.
 
     Args:
-        module: an instance of a class in fastload.augment.kornia_classes.ROWWISE, with its own p; not
-            same_on_batch, and with p_batch 1, which would draw for whole batches.
-        data_keys: those of the AugmentationSequential that it is of: a call has objects of the kinds that
-            they name, and no others. None: all objects of a call move.
+        module: one that runs per sample, without same_on_batch, and with p_batch 1.
+        data_keys: kinds of objects that each call has, as in AugmentationSequential; None: any.
 
     Raises:
-        TransformError: another module, or a data key that Kornia has not. Given as batch_transform=, the
-            module runs under Seeded.
+        TransformError: the module draws per batch (give it as batch_transform=), or Kornia has no such data
+            key.
     """
 
     def __init__(self, module: Any, data_keys: Sequence[str] | None = None) -> None:

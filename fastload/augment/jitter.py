@@ -35,13 +35,12 @@ _KERNELS = kernels.brightness, kernels.contrast, kernels.saturation, kernels.hue
 
 @dataclass(frozen=True)
 class ColorJitter(Op):
-    """Brightness, contrast, saturation and hue by random factors, in a random order, each drawn per sample:
-    torchvision's draws.
+    """Changes brightness, contrast, saturation and hue by random factors, in a random order.
 
     Args:
         brightness, contrast, saturation: b for factors 1-b..1+b (not below 0), or the range of factors.
         hue: h for -h..h, or the range; in turns, within -0.5..0.5.
-        p: torchvision's has none: 1.
+        p: probability.
     """
 
     brightness: float | Sequence[float] = 0.0

@@ -32,7 +32,7 @@ from fastload.errors import FastloadError
 
 
 class MissingKornia(FastloadError, ImportError):
-    """Kornia is not installed; the message says how to install it."""
+    """Kornia is not installed."""
 
 
 def filters(user: str) -> Any:

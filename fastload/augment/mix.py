@@ -79,11 +79,14 @@ class _Mix:
 
 
 class MixUp(_Mix):
-    """images * share + partners * (1 - share), and so the labels; share ~ Beta(alpha, alpha), one per batch.
+    """Mixes each image with a partner: share * image + (1 - share) * partner, and their labels likewise.
 
-    Called with images (B, C, H, W), uint8 (rounded) or float, labels as `probabilities` takes them, and seed,
-    epoch, indices as AugmentBatch has them. Returns new images of the same dtype, device and format, and
-    float (B, num_classes).
+    The share, drawn from Beta(alpha, alpha), is the batch's. A call takes images (B, C, H, W), uint8
+    (rounded) or float; labels, class numbers (B,) or probabilities (B, num_classes); and seed, epoch and
+    indices as AugmentBatch. It returns new images like these, and labels, float (B, num_classes).
+
+    Args:
+        num_classes: number of classes; for class numbers.
     """
 
     def share(self, seed: int, epoch: int, indices: Indices, occurrences: Indices | None = None) -> float:
@@ -111,11 +114,13 @@ class MixUp(_Mix):
 
 
 class CutMix(_Mix):
-    """A box of each image replaced by that of its partner, the labels mixed by the box's share of the area.
+    """Replaces a box of each image by its partner's, and mixes the labels by the box's share of the area.
 
-    The box has the share 1 - Beta(alpha, alpha) of the area and a uniform centre, both once per batch; what
-    lies outside the image is cut off, and the labels' share counts what is left, as in torchvision. Called as
-    MixUp.
+    The batch's box has the share 1 - Beta(alpha, alpha) of the area and a uniform centre, and ends at the
+    image's sides. A call is as MixUp's.
+
+    Args:
+        alpha, num_classes: see MixUp.
     """
 
     def box(
@@ -156,8 +161,12 @@ class CutMix(_Mix):
 
 @dataclass(frozen=True)
 class RandomChoice:
-    """One of several mixes per batch, as recipes alternate MixUp and CutMix. p: their weights; default:
-    equal."""
+    """One of several mixes, chosen per batch.
+
+    Args:
+        mixes: MixUp and CutMix.
+        p: their weights; None: equal ones.
+    """
 
     mixes: tuple[MixUp | CutMix, ...]
     p: tuple[float, ...] | None = None

@@ -162,14 +162,13 @@ class _Policy(Op):
 
 @dataclass(frozen=True)
 class RandAugment(_Policy):
-    """num_ops ops after each other, each one of 14 at the same magnitude bin, chosen per sample.
+    """Several of 14 ops at one magnitude, chosen per sample.
 
     Args:
         num_ops: number of ops.
-        magnitude: the bin, 0 .. num_magnitude_bins - 1.
-        num_magnitude_bins: number of bins into which each range is divided.
-        interpolation: "nearest" or "bilinear".
-        fill: colour from outside the image, 0..255.
+        magnitude: bin of the magnitude, 0 .. num_magnitude_bins - 1.
+        num_magnitude_bins: number of bins of each range.
+        interpolation, fill: see RandomRotation.
     """
 
     num_ops: int = 2
@@ -204,7 +203,11 @@ class RandAugment(_Policy):
 
 @dataclass(frozen=True)
 class TrivialAugmentWide(_Policy):
-    """One op of 14 at a magnitude bin, both chosen per sample. Arguments: see RandAugment."""
+    """One of 14 ops at a random magnitude, chosen per sample.
+
+    Args:
+        num_magnitude_bins, interpolation, fill: see RandAugment.
+    """
 
     num_magnitude_bins: int = 31
     interpolation: Any = "nearest"
@@ -263,10 +266,10 @@ def sub_policies(name: str) -> tuple[Ints, Doubles, Ints]:
 
 @dataclass(frozen=True)
 class AutoAugment(_Policy):
-    """One of 25 pairs of ops per sample, each op with its probability and magnitude.
+    """One of 25 pairs of ops, chosen per sample.
 
     Args:
-        policy: "imagenet", the one that ImageNet recipes use, or torchvision's enum member of that name.
+        policy: "imagenet", or torchvision's member of that name.
         interpolation, fill: see RandAugment.
     """
 

@@ -96,7 +96,7 @@ class _Plain(Op):
 
 
 class RandomGrayscale(_Plain):
-    """Luma in all channels, with probability p."""
+    """Replaces all channels by their luma, with probability p."""
 
     kernel = staticmethod(kernels.grayscale)
 
@@ -105,8 +105,7 @@ class RandomGrayscale(_Plain):
 
 
 class RandomEqualize(_Plain):
-    """Equalises each channel's histogram by Pillow's rule, with probability p. Floats are taken to 256
-    levels first."""
+    """Equalises each channel's histogram by Pillow's rule, with probability p; floats in 256 levels."""
 
     kernel = staticmethod(kernels.equalize)
 
@@ -118,7 +117,7 @@ class RandomAutocontrast(_Plain):
 
 
 class RandomInvert(_Plain):
-    """White minus the image, with probability p."""
+    """Inverts colours, with probability p."""
 
     kernel = staticmethod(kernels.invert)
 
@@ -165,8 +164,7 @@ class RandomPosterize(Op):
 
 @dataclass(frozen=True)
 class RandomAdjustSharpness(Op):
-    """Blends with a smoothed image: sharpness_factor 0 smooths, 1 changes nothing, more sharpens; with
-    probability p."""
+    """Sharpens, with probability p: sharpness_factor 0 smooths, 1 changes nothing."""
 
     sharpness_factor: float
     p: float = 0.5
@@ -185,15 +183,12 @@ class RandomAdjustSharpness(Op):
 
 @dataclass(frozen=True)
 class GaussianBlur(Op):
-    """Blurs by a sigma drawn uniformly per sample, with probability p. Needs Kornia.
+    """Gaussian blur. Raises MissingKornia if Kornia is not installed.
 
     Args:
-        kernel_size: odd, an int or (width, height) as in torchvision.
-        sigma: standard deviation in pixels, a number or the range.
-        p: torchvision's has none: 1.
-
-    Raises:
-        MissingKornia: Kornia is not installed.
+        kernel_size: odd, an int or (width, height).
+        sigma: standard deviation in pixels, a number or a range.
+        p: probability.
     """
 
     kernel_size: int | Sequence[int]
@@ -226,13 +221,13 @@ class GaussianBlur(Op):
 
 @dataclass(frozen=True)
 class RandomErasing(Op):
-    """Sets a random box to `value`, with probability p: torchvision's draws and its ten tries to fit the box.
+    """Sets a random box to `value`.
 
     Args:
-        p: probability of erasing.
-        scale: the box's share of the image's area.
-        ratio: its height divided by its width.
-        value: one number or (r, g, b), 0..255. Noise ("random") is not done.
+        p: probability.
+        scale: range of the box's share of the image's area.
+        ratio: range of its height divided by its width.
+        value: one number or (r, g, b), 0..255; not "random".
     """
 
     p: float = 0.5
@@ -284,13 +279,13 @@ class RandomErasing(Op):
 
 @dataclass(frozen=True)
 class RandomRotation(Op):
-    """Rotates about the centre, counter-clockwise for positive angles, with probability p.
+    """Rotates about the centre, counter-clockwise for positive angles.
 
     Args:
         degrees: r for (-r, r), or the range.
         interpolation: "nearest" or "bilinear".
         fill: colour from outside the image, 0..255.
-        p: torchvision's has none: 1.
+        p: probability.
     """
 
     degrees: float | Sequence[float]
@@ -313,18 +308,14 @@ class RandomRotation(Op):
 
 @dataclass(frozen=True)
 class RandomAffine(Op):
-    """Rotation (clockwise), shear, scale and a shift in whole pixels, about the centre, with probability p:
-    torchvision's draws.
+    """Rotates (clockwise), shears, scales and shifts by whole pixels, about the centre.
 
     Args:
         degrees: r for (-r, r), or the range.
-        translate: most shift as (share of the width, share of the height), or None.
-        scale: the range, or None.
-        shear: r for (-r, r) along x, a range along x, or four numbers: ranges along x and along y; degrees;
-            or None.
-        interpolation: "nearest" or "bilinear".
-        fill: colour from outside the image, 0..255.
-        p: torchvision's has none: 1.
+        translate: limits on the shift, as shares of width and height.
+        scale: range of the factor.
+        shear: degrees: r for (-r, r) along x, a range along x, or four numbers, ranges along x and y.
+        interpolation, fill, p: see RandomRotation.
     """
 
     degrees: float | Sequence[float]

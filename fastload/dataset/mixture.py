@@ -257,28 +257,22 @@ def _keep(cache: OrderedDict[Any, Any], most: int) -> None:
 
 
 class Mixture(ShownAsText, Dataset[Any]):
-    """Samples of several datasets, mixed by weights: a map-style dataset of `samples_per_epoch` samples, in
-    random order as it is.
+    """Samples of several datasets, mixed by weights, in random order: a map-style dataset.
 
     1. An epoch has an exact number of samples of each source: its share of `samples_per_epoch`, rounded by
-       largest remainders. Every 64 positions from a multiple of 64 on have the sources in these proportions,
-       to within a few samples.
-    2. Each source is gone through in a random order of its own until it is used up, then in another. It goes
-       on from epoch to epoch where it stood: an epoch is no beginning.
+       largest remainders. Any 64 samples have these proportions to within a few.
+    2. Each source is used in a random order until it is used up, over epochs; then in another order.
     3. `mixture[i]` is a pure function of (seed, epoch, weights of the epochs up to this one, i). FastLoader
        sets the epoch at each `iter()`; under another loader call `set_epoch`.
-    4. FastLoader reads it by native threads where all sources are packed, or all images in place, with the
-       same fields and native transforms. Its state_dict() holds the weights of all epochs. The order is
-       random already: leave `shuffle` off.
 
     Args:
-        sources: weight by dataset; or (dataset, weight) pairs. Only their proportions matter.
+        sources: weight by dataset, or (dataset, weight) pairs; only proportions matter.
         samples_per_epoch: number of samples; None: as many as all sources have.
         seed: seed of the order, 0 .. 2**64-1; the same on every rank.
 
     Raises:
-        ArgumentError: a weight is negative or no number, or all are zero; a source has no samples, no length,
-            or is a Mixture itself; packed sources differ in their fields; an argument is out of range.
+        ArgumentError: a weight is negative, or all are zero; a source has no samples, no length, or is a
+            Mixture; packed sources differ in their fields; an argument is out of range.
     """
 
     def __init__(
@@ -328,26 +322,23 @@ class Mixture(ShownAsText, Dataset[Any]):
         return self._changes
 
     def weights(self, epoch: int | None = None) -> tuple[float, ...]:
-        """The weights of the sources in an epoch; None: in this one."""
+        """The weights of the sources in an epoch; None: this one."""
         at = self.epoch if epoch is None else checked_epoch(epoch)
         return next(weights for first, weights in reversed(self._changes) if first <= at)
 
     def counts(self, epoch: int | None = None) -> tuple[int, ...]:
-        """Samples of each source in an epoch; None: in this one."""
+        """Samples of each source in an epoch; None: this one."""
         return self.order.counts(self.epoch if epoch is None else checked_epoch(epoch))
 
     def set_weights(self, weights: Mapping[Any, float] | Sequence[float], epoch: int | None = None) -> None:
-        """Sets the weights from an epoch on, and forgets those that were set for later ones.
+        """Sets the weights from an epoch on, and drops those of later epochs.
 
         Args:
-            weights: by dataset, or in the order of the sources; each source has one.
-            epoch: None: the one that begins next, after that which a FastLoader, or set_epoch, has begun. If
-                that epoch has run already, later ones begin at other places in the sources than they would
-                have.
+            weights: by dataset, or in the order of the sources; one for each.
+            epoch: None: the next to begin. In an epoch that has run, later ones begin at other samples.
 
         Raises:
-            ArgumentError: a weight is negative or no number, all are zero, or there are not as many as
-                sources.
+            ArgumentError: a weight is negative, all are zero, or a source has none.
         """
         if isinstance(weights, Mapping):
             if len(weights) != len(self.sources) or any(
@@ -362,7 +353,7 @@ class Mixture(ShownAsText, Dataset[Any]):
         self._changes = (*((at, each) for at, each in self._changes if at < first), (first, values))
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch whose samples it has."""
+        """Sets the epoch."""
         self.epoch = checked_epoch(epoch)
         self._next = self.epoch + 1
 

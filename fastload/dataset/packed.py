@@ -144,57 +144,40 @@ SHOWN_MOST = 1024
 class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
-    `ds[i]` has the structure of the samples that were packed; of other sources it is `(image, label)` or
-    `(image, mask)` if those are the fields, else a dict of field name to value. The image is a uint8
-    tensor (3, height, width), contiguous, or a float one if the transform ends in ToFloat or Normalize; ints
-    and floats are Python's, arrays are tensors, json is parsed. `fastload.dataset.values` has masks, boxes
-    and the other kinds that are not columns.
+    `ds[i]` has the structure of the packed samples; of other sources it is `(image, label)` or `(image,
+    mask)` if those are the fields, else a dict by field. The image is a tensor (3, height, width), uint8, or
+    float after ToFloat or Normalize. Ints and floats are Python's, arrays are tensors, JSON is parsed.
 
-    1. Opened on first use in each process; pickling carries the path and the settings, so any start method
-       works.
-    2. A transform may be assigned, or changed in place, at any time: the next access plans it anew. A
-       FastLoader reads it at `iter()`.
-    3. With a seed, a sample is a pure function of (seed, epoch, index); without one, each access draws anew
-       from torch's global generator.
-    4. A FastLoader's own seed takes the place of this one, and its count of epochs that of `set_epoch`; it
-       writes nothing here.
+    1. Each process opens it on first use; its pickle has the path and the settings.
+    2. A changed transform holds from the next access, in a FastLoader from the next `iter()`.
+    3. With a seed, a sample is a pure function of (seed, epoch, index); without one, each access draws from
+       torch's global generator.
+    4. A FastLoader uses its own seed and count of epochs, and writes nothing here.
 
     Args:
-        path: the packed folder; or the URL of one (``s3://``, ``gs://``, ``az://``, ``https://``,
-            ``file://``, and what fsspec knows), which gives the same samples, bit for bit.
-        transform: a transform of `fastload.transforms`, of torchvision (v1 or v2, Compose included), or a
-            list that mixes them; callables may follow. Steps that the decoder cannot do run per sample in
-            Python, over whole samples of tv_tensors if there are masks, boxes and the like
-            (`fastload.dataset.values`); `fastload.transforms.compiler.compile_plan` has the rules.
-        fields: names of the fields to deliver, in order; default: all. An image and one number, text, array
-            or mask are a pair. A list or a mapping among them makes a dict of a sample's part, a tuple a
-            tuple: ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``;
-            `fastload.dataset.sample_form` has the rules.
+        path: the packed folder, or its URL (``s3://``, ``gs://``, ``az://``, ``https://``, ``file://``, and
+            fsspec's).
+        transform: a transform of `fastload.transforms` or torchvision (v1 or v2), or a list that mixes them;
+            callables may follow. Python does what the decoder cannot.
+        fields: names of the fields to deliver, in order; default: all. They may be nested:
+            ``("image", ["boxes", "labels"])`` gives ``(image, {"boxes": ..., "labels": ...})``.
         seed: seed of the random transforms.
-        max_pixels: images of more pixels are refused before anything is allocated; FASTLOAD_MAX_PIXELS or
-            2**28 by default.
-        version: version of a dataset that was changed since it was packed: 1 as it was packed, one more with
-            each change; default: the latest. A dataset object stays with its version, in worker processes and
-            in its pickle too, whatever is changed later.
-        base: for a dataset made by `fastload attach`: the folder where its files are now, relative to the
-            working directory unless it is absolute; default: the folder that it names itself.
-        cache: for a dataset in a bucket: the folder on a local disk that keeps fetched bytes, shared by all
-            processes of the host; default: FASTLOAD_CACHE, or fastload in the user's cache folder.
-        cache_size: the most bytes that all caches in that folder take, as a number or a text such as
-            "200GiB". Cached samples stay; default: their present size plus 0.8 of the disk's free bytes.
-        storage_options: options of the store: obstore's configuration keys (``endpoint``, ``region``,
-            ``access_key_id``, ...) and ``client_options``; for other protocols fsspec's. Options that are not
-            given are taken from the environment.
-        timeout: seconds in which a request to the store is tried again (default 60), or text such as
-            ``30min`` or ``6h``.
+        max_pixels: limit on an image's pixels; default: FASTLOAD_MAX_PIXELS, or 2**28.
+        version: version of a changed dataset, 1 as packed; default: the latest. The object stays with it.
+        base: folder of an attached dataset's files; default: the folder that it names.
+        cache: folder for bytes fetched from a bucket, shared by the host's processes; default:
+            FASTLOAD_CACHE, or fastload in the user's cache folder.
+        cache_size: limit on all caches there, in bytes or as "200GiB"; default: their size plus 0.8 of the
+            disk's free bytes.
+        storage_options: obstore's keys (``endpoint``, ``region``, ``access_key_id``, ...) and
+            ``client_options``, or fsspec's options; others come from the environment.
+        timeout: time for all tries of a request, in seconds (default 60) or as ``30min``.
 
     Raises:
-        DatasetError: not a packed dataset, unfinished, damaged, of a later format, or without that version;
-            base is given, and is no folder, or images are packed.
-        TransformError: the transform cannot be planned, or (when a sample is read) it changes the image and
-            not the fields with it.
-        ArgumentError: fields that the dataset does not have, or a base that is no path; max_pixels, or the
-            variable in its place, is no number of pixels.
+        DatasetError: the dataset or the version is missing, unfinished, damaged, or of a later format, or
+            `base` does not fit.
+        TransformError: the transform cannot be planned, or leaves fields behind that lie in the image.
+        ArgumentError: an argument is wrong, or a field does not exist.
     """
 
     max_pixels: int
@@ -278,13 +261,13 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     @property
     def title(self) -> str:
-        """The dataset in a line: its path, the number of its samples and the names of its fields."""
+        """The dataset in a line: path, number of samples, names of fields."""
         version = "" if self.version == 1 else f", version={self.version}"
         return f"PackedDataset({str(self.path)!r}, {len(self)} samples, fields={self.form}{version})"
 
     @property
     def version(self) -> int:
-        """Number of the dataset's version that is read: 1 as it was packed, one more with each change."""
+        """Number of the version that is read."""
         return self.opened.reader.manifest.version
 
     @property
@@ -403,8 +386,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self.opened.image_name
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """All values of a fixed-size field at once: a read-only array (len, *shape), read and checked
-        once, the same each time."""
+        """All values of a field of fixed size: a read-only array (len, *shape)."""
         return self.opened.reader.column(name)
 
     def by_sample(self, name: str) -> Values:
@@ -415,13 +397,11 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def table(self) -> pa.Table:
         """All fields but the pixels of images and masks, as an Arrow table.
 
-        Numbers share the memory of `column()`; arrays are lists of fixed size, JSON is text. Boxes, keypoints
-        and arrays of any number of rows are lists of rows, polygons lists of parts of x, y, x, y, ...,
-        instances COCO's RLE as pycocotools takes it. All these and text, JSON and bytes lie in records: the
-        first call reads every record, images included, and the values stay in memory. The last columns are
-        `width` and `height` of the stored image, those of further images (`right_width`), and the number of
-        rows of what has any number of its own (`boxes_count`), unless fields have these names. Needs the
-        extra `query`.
+        Numbers share the memory of `column()`. Arrays are lists of fixed size, JSON is text, boxes, keypoints
+        and other rows are lists of rows, polygons lists of parts x, y, x, y, ..., instances COCO's RLE. If
+        any field is no number or array, the first call reads all records, with their images, and keeps the
+        values. The last columns, unless fields have these names, are `width` and `height` of the stored image
+        and of further ones (`right_width`), and numbers of rows (`boxes_count`). Needs the extra `query`.
 
         Raises:
             ArgumentError: pyarrow is not installed.
@@ -430,33 +410,28 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self.opened.columns.table()
 
     def where(self, condition: str) -> Subset[Any]:
-        """The samples for which an SQL condition is true, in order, as a Subset, which FastLoader reads
-        natively. Its indices are an int64 array, or a range where they are all samples.
+        """Selects the samples for which an SQL condition is true, in order, as a Subset.
 
-        The condition is one expression as behind SQL's WHERE, in DuckDB's dialect: ``label in (3, 7) and
-        caption like '%dog%'``. Columns are those of `table()`, by name. Arrays and boxes are lists
-        (``boxes_count > 0 and 3 in labels``), JSON is text (``meta->>'$.author' = 'me'``). A condition that
-        needs text, JSON, bytes or what has any number of rows reads every record once, images included; the
-        values stay in memory. Needs the extra `query`. The condition cannot read anything but the dataset.
+        The condition is one expression as behind SQL's WHERE, in DuckDB's dialect, over the columns of
+        `table()`: ``label in (3, 7) and caption like '%dog%'``. It reaches nothing but the dataset. All
+        records are read for columns that `table()` reads from them. Needs the extra `query`.
 
         Raises:
-            ArgumentError: the condition is no single expression that is true or false, names an unknown
-                column, converts a value that cannot be converted, or is NULL for every sample; or DuckDB or
-                pyarrow is not installed.
-            SampleError: a record that has to be read is damaged.
+            ArgumentError: the condition is no expression that is true or false, cannot be computed, or is
+                NULL for every sample; or DuckDB or pyarrow is not installed.
+            SampleError: a record is damaged.
         """
         return Subset(self, cast("Sequence[int]", self.opened.conditions.rows(condition)))
 
     def show(self, n: int = 16, *, indices: Sequence[int] | None = None, side: int = 128) -> Any:
-        """Thumbnails of the first n samples, or of those at `indices`, as one Pillow image, which a notebook
-        shows: images as they are stored, before the transform, within squares of `side` pixels, eight in a
-        row, with the index and the class below. Delivered boxes are drawn with the classes of their objects,
-        masks and instances in colours. Needs the extra `pack`.
+        """Draws thumbnails of the first n samples, or of those at `indices`, as one Pillow image.
+
+        They show images before the transform, in squares of `side` (16 to 1,024) pixels, with index, class
+        and delivered boxes, masks and instances. Needs the extra `pack`.
 
         Raises:
-            ArgumentError: Pillow is not installed, or there are more than 1,024 samples to show.
-            IndexError: there is no sample of an index.
-            SampleError: one of them cannot be decoded.
+            ArgumentError: Pillow is not installed, or there are more than 1,024 samples.
+            SampleError: a sample cannot be decoded.
         """
         chosen = (
             range(min(n, len(self)))
@@ -475,7 +450,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         self.epoch = checked_epoch(epoch)
 
     def close(self) -> None:
-        """Lets go of files and memory; the next access opens them again."""
+        """Releases files and memory until the next access."""
         self._files.close()
         self._source = None
 
@@ -521,7 +496,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return out
 
     def sample(self, index: int) -> Any:
-        """Sample index (0 .. len-1), decoded in the calling thread."""
+        """The sample at `index`, 0 .. len-1, decoded in the calling thread."""
         plan, seed = self.plan, self.seed or 0
         if self.seed is None and plan.random:
             seed = int(torch.empty((), dtype=torch.int64).random_())

@@ -107,7 +107,7 @@ def keypoint_pairs(value: Any, who: str) -> str | tuple[tuple[int, int], ...] | 
 
 
 MOST_VIEWS = 64
-"""Most views of one image: FL_PARTS_MAX."""
+"""Limit on the views of one image (FL_PARTS_MAX)."""
 
 
 class Transform:
@@ -116,17 +116,16 @@ class Transform:
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Transform):
-    """A random box of the image, resized: torchvision's RandomResizedCrop, its draws and its fallback after
-    ten tries.
+    """A random box of the image, resized.
 
     Args:
-        size: size of the result, an int (square) or (height, width).
-        scale: the box's share of the image's area.
-        ratio: its width divided by its height.
+        size: an int (square) or (height, width).
+        scale: range of the box's share of the image's area.
+        ratio: range of the box's width divided by its height.
         interpolation: "bilinear" or "bicubic".
-        antialias: low-pass before shrinking, as Pillow does; False samples as torch's interpolate does.
-        dct_scale: let the JPEG decoder shrink by 2, 4 or 8 first where the box stays at least `size`; much
-            faster on large images, and not bit-equal to a full decode. Only with antialias.
+        antialias: True filters as Pillow does, False as torch's interpolate.
+        dct_scale: lets the JPEG decoder shrink by 2, 4 or 8 first if the box stays at least `size`: faster
+            on large images, but not bit-equal. Only with antialias.
     """
 
     size: SizeArgument
@@ -145,15 +144,13 @@ class RandomResizedCrop(Transform):
 
 @dataclass(frozen=True)
 class Resize(Transform):
-    """The whole image, resized: an int is the shorter side (the other keeps the ratio, truncated), a pair is
-    (height, width).
+    """The whole image, resized.
 
     Args:
-        size: the target; None: max_size is the longer side.
-        interpolation: "bilinear" or "bicubic".
-        max_size: with an int size, the most that the longer side may become.
-        antialias: see RandomResizedCrop.
-        dct_scale: see RandomResizedCrop.
+        size: the shorter side (the other keeps the ratio, truncated), or (height, width); None: max_size is
+            the longer side.
+        max_size: limit on the longer side, with an int size.
+        interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
 
     size: SizeArgument | None
@@ -181,12 +178,10 @@ class Resize(Transform):
 
 @dataclass(frozen=True)
 class CenterCrop(Transform):
-    """The middle (height, width) of the image, padded with black where the image is smaller.
+    """The middle of the image, padded with black where the image is smaller.
 
-    If the margins of a side sum to an odd number, the image lies as torchvision puts it: half of the margins
-    is rounded to the even number to find the crop's place, and padding has its smaller half on the left and
-    on top. Masks, boxes and keypoints lie on the same pixels. (torchvision's boxes and keypoints are one
-    pixel off its image where it pads by 3, 7, 11, ... pixels.)
+    Odd margins are split as in torchvision: half of a cut is rounded to the even number, padding has its
+    smaller half on the left and on top.
 
     Args:
         size: an int (square) or (height, width).
@@ -215,15 +210,15 @@ class CornerCrop(Transform):
 
 @dataclass(frozen=True)
 class RandomCrop(Transform):
-    """A random (height, width) of the image after padding.
+    """A random box of the image, cut out after padding.
 
     Args:
         size: an int (square) or (height, width).
         padding: one int, (left and right, top and bottom), or (left, top, right, bottom).
-        pad_if_needed: pad further where the image is too small; without it that is an error.
+        pad_if_needed: pads an image that is too small, which is an error otherwise.
         fill: colour of the padding, one value or (r, g, b), 0 to 255.
         padding_mode: "constant".
-        mask_fill: the label that masks show in the padding.
+        mask_fill: label of masks in the padding.
     """
 
     size: SizeArgument
@@ -272,36 +267,32 @@ class _Flip(Transform):
 
 @dataclass(frozen=True, repr=False)
 class RandomHorizontalFlip(_Flip):
-    """Mirrors left and right with probability p.
+    """Mirrors left and right.
 
     Args:
-        p: the probability.
-        keypoint_pairs: numbers of keypoints that exchange their places where the image is mirrored, as a left
-            eye becomes a right one: [(1, 2), (3, 4)], of all fields of keypoints; or "auto", the pairs that
-            each field knows, of COCO's keypoint names or YOLO's flip_idx. None: each point keeps its number,
-            as in torchvision. Flips of one list that exchange points exchange the same.
+        p: probability.
+        keypoint_pairs: numbers of keypoints that a mirrored image exchanges, such as the eyes, for all
+            fields: [(1, 2), (3, 4)]; or "auto", each field's pairs from COCO's keypoint names or YOLO's
+            flip_idx. All flips of a list exchange the same.
     """
 
 
 @dataclass(frozen=True, repr=False)
 class RandomVerticalFlip(_Flip):
-    """Mirrors top and bottom with probability p.
+    """Mirrors top and bottom.
 
     Args:
-        p: the probability.
-        keypoint_pairs: as of RandomHorizontalFlip: a left eye becomes a right one in every mirror.
+        p, keypoint_pairs: see RandomHorizontalFlip.
     """
 
 
 @dataclass(frozen=True)
 class ScaleJitter(Transform):
-    """The whole image, resized by a random factor: torchvision's ScaleJitter (large scale jitter). The size
-    differs from draw to draw.
+    """The whole image, resized by a random factor (large scale jitter).
 
     Args:
-        target_size: size into which the image is fitted at scale 1: torchvision takes [1] for the height and
-            [0] for the width.
-        scale_range: range of the factor on top of that.
+        target_size: (width, height), in torchvision's order, into which factor 1 fits the image.
+        scale_range: range of the factor.
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
 
@@ -321,12 +312,11 @@ class ScaleJitter(Transform):
 
 @dataclass(frozen=True)
 class RandomShortestSize(Transform):
-    """The whole image, resized so that its shorter side is one of several sizes: torchvision's
-    RandomShortestSize, both sides truncated.
+    """The whole image, resized to one of several shorter sides; both sides are truncated.
 
     Args:
-        min_size: one size or several, of which each draw takes one.
-        max_size: the most that the longer side may become.
+        min_size: one size, or several to draw from.
+        max_size: limit on the longer side.
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
 
@@ -351,11 +341,10 @@ class RandomShortestSize(Transform):
 
 @dataclass(frozen=True)
 class RandomResize(Transform):
-    """The whole image, resized so that its shorter side is a random size: torchvision's RandomResize, the
-    longer side truncated.
+    """The whole image, resized to a random shorter side; the longer side is truncated.
 
     Args:
-        min_size: the least size that is drawn.
+        min_size: smallest size drawn.
         max_size: one more than the largest.
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
@@ -380,14 +369,11 @@ class RandomResize(Transform):
 
 @dataclass(frozen=True)
 class Letterbox(Transform):
-    """The whole image, resized to fit inside a size and centred on a colour, as YOLO's loaders do.
-
-    The smaller half of an odd margin is left or above.
+    """The whole image, resized to fit into `size` and centred on a colour, for YOLO. The smaller half of an
+    odd margin is left or above.
 
     Args:
-        size: size of the result, an int (square) or (height, width).
-        fill: colour of the margins, one value or (r, g, b), 0 to 255.
-        mask_fill: the label that masks show in the margins.
+        size, fill, mask_fill: see RandomCrop.
         interpolation, antialias, dct_scale: see RandomResizedCrop.
     """
 
@@ -407,13 +393,12 @@ class Letterbox(Transform):
 
 @dataclass(frozen=True)
 class RandomZoomOut(Transform):
-    """The image at a random place of a larger canvas, with probability p: torchvision's RandomZoomOut (SSD).
+    """The image at a random place of a larger canvas (SSD).
 
     Args:
-        fill: colour of the canvas, one value or (r, g, b), 0 to 255.
+        fill, mask_fill: see RandomCrop.
         side_range: range of the canvas's sides, as multiples of the image's; at least 1.
-        p: the probability.
-        mask_fill: the label that masks show around the image.
+        p: probability.
     """
 
     fill: int | Sequence[int] = 0
@@ -432,18 +417,17 @@ class RandomZoomOut(Transform):
 
 @dataclass(frozen=True)
 class RandomIoUCrop(Transform):
-    """A random crop that overlaps a box of the sample enough: torchvision's RandomIoUCrop (SSD). It needs a
-    field of boxes.
+    """A random crop that overlaps a box of the sample enough (SSD). Needs boxes.
 
-    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes after it drops them. If no crop fits
-    and no option allows to leave the image as it is, it is left so after 200 rounds.
+    Boxes whose centres are cut away become empty; SanitizeBoundingBoxes drops them. After 200 rounds without
+    a crop the image stays.
 
     Args:
         min_scale, max_scale: range of the crop's sides, as shares of the image's.
-        min_aspect_ratio, max_aspect_ratio: range of the crop's ratio of width to height.
-        sampler_options: least overlaps (Jaccard); each round takes one of them; 1 or more leaves the image as
-            it is. None: torchvision's.
-        trials: crops that are tried in a round, at most 1,000.
+        min_aspect_ratio, max_aspect_ratio: range of the crop's width divided by its height.
+        sampler_options: least overlaps (Jaccard) to draw from; 1 or more keeps the image. None:
+            torchvision's.
+        trials: crops tried in a round, at most 1,000.
     """
 
     min_scale: float = 0.3
@@ -475,8 +459,7 @@ class RandomIoUCrop(Transform):
 
 @dataclass(frozen=True)
 class SanitizeBoundingBoxes(Transform):
-    """Drops boxes that are small or not inside the image, with the rows of fields that are `of` them:
-    torchvision's SanitizeBoundingBoxes.
+    """Drops boxes that are small or not inside the image, with the rows of fields that are `of` them.
 
     Args:
         min_size: least length of both sides, in pixels; at least 1.
@@ -496,15 +479,12 @@ class SanitizeBoundingBoxes(Transform):
 
 @dataclass(frozen=True)
 class ConvertBoundingBoxFormat(Transform):
-    """Boxes in another format: torchvision's ConvertBoundingBoxFormat. Images, masks and points stay as they
-    are.
+    """Converts boxes to another format; rotated boxes are not converted.
 
-    Numbers are those of torchvision 0.28: corners of int64 boxes with a centre (cxcywh) are truncated towards
-    0, and a centre made of int64 corners is rounded down.
+    int64 boxes are rounded as in torchvision 0.28.
 
     Args:
-        format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name. Rotated boxes
-            are not converted.
+        format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name.
     """
 
     format: Any
@@ -520,14 +500,12 @@ class ConvertBoundingBoxFormat(Transform):
 
 @dataclass(frozen=True)
 class ToFloat(Transform):
-    """Bytes 0..255 become floats 0..1 (the loader's dtype, float32 by default), written by the pass that
-    makes the pixels."""
+    """Makes floats 0..1, of the loader's dtype, in the pass that makes the pixels."""
 
 
 @dataclass(frozen=True)
 class Normalize(Transform):
-    """Floats (value / 255 - mean) / std by channel; implies ToFloat. Written by the pass that makes the
-    pixels.
+    """Makes floats (value / 255 - mean) / std in the pass that makes the pixels; includes ToFloat.
 
     Args:
         mean: means of R, G, B, in 0..1.
@@ -549,17 +527,14 @@ class Normalize(Transform):
 
 @dataclass(frozen=True, eq=False)
 class Views(Transform):
-    """Several views of each image, as DINO, SwAV and SimCLR train on: the image becomes a list of tensors,
-    one for each entry.
+    """Several views of each image: a list with a tensor for each entry.
 
-    The last step of a transform. The image is read and decoded once for all of its views; each then goes
-    through an entry of its own, with its own draws, also where one transform is an entry twice:
-    ``Views([global_crop] * 2 + [local_crop] * 8)``. Steps before it are applied to every view, with the same
-    draws.
+    Views is the last step of a transform. The image is decoded once. Each entry has its own draws, also in
+    ``Views([global_crop] * 2 + [local_crop] * 8)``; steps before Views draw once for all.
 
     Args:
-        transforms: the transform of each view: a transform, or a list of them, of fastload or torchvision,
-            callables included. All entries deliver one dtype: all end in ToFloat or Normalize, or none.
+        transforms: a transform, or a list, for each view, of fastload or torchvision, callables included.
+            All entries end in ToFloat or Normalize, or none does.
     """
 
     transforms: Sequence[Any]

@@ -34,18 +34,16 @@ from fastload.transforms.steps import flatten
 
 
 class OnImages:
-    """Applies a transform to each image of a batch; the other columns stay as they are.
+    """Converts each image of a batch to RGB and transforms it; other columns stay as they are.
 
-    ``dataset.set_transform(OnImages(transform))`` makes samples in plain Python with any loader, as a
-    function of the program's own would: each image is converted to RGB, then transformed. FastLoader plans
-    `transform` and has native threads read and decode the images where they lie, which it cannot do with a
-    function.
+    ``dataset.set_transform(OnImages(transform))`` works with any loader. In FastLoader native threads do
+    `transform`, and read the images where they lie.
 
     Args:
-        transform: torchvision's or fastload's, a list of them, or any callable that takes an RGB Pillow
-            image; None: the conversion alone. fastload's own run in FastLoader only.
+        transform: as torchvision's datasets have it, or a list; None: the conversion alone. Steps of
+            fastload run in FastLoader only.
         column: the column of images.
-        to: the name that it has in the samples; None: its own.
+        to: name of the images in the samples; None: `column`.
     """
 
     def __init__(self, transform: Any, column: str = "image", to: str | None = None) -> None:

@@ -18,21 +18,18 @@ from fastload.errors import ArgumentError
 
 
 class Images(ShownAsText, Dataset[Any]):
-    """Image files without labels. A sample is ``(image, index)``: the RGB Pillow image, transformed, and its
+    """Image files without labels: a sample is ``(image, index)``, the RGB Pillow image, transformed, and its
     place in `paths`.
 
     Args:
-        source: a folder, whose images are taken at any depth and sorted as ImageFolder sorts them, or a
-            sequence of paths.
-        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of
-            `fastload.transforms`, or a list of such, is run by FastLoader alone.
+        source: a folder, whose images at any depth come in ImageFolder's order, or a sequence of paths.
+        transform: see `fastload.read`.
 
     Attributes:
         paths: the files, in the order of the samples.
 
     Raises:
-        ArgumentError: the folder has no image, or there are no paths.
-        TypeError: a sample is asked for by its index, and the transform is no callable.
+        ArgumentError: no image is found.
     """
 
     def __init__(

@@ -44,17 +44,12 @@ class ReadableSource(Protocol):
 
 
 class Samples(ShownAsText, Dataset[Any]):
-    """Samples of a source that stay where they are: `fastload.read` makes it.
+    """Samples of a source, read where they lie; `fastload.read` makes it, and describes them.
 
-    A sample is ``(image, value)`` where there is one field of integers beside the image, such as a label,
-    else a dict of all fields. The image is the RGB Pillow image, transformed; all else has the source's
-    values.
+    Images are RGB Pillow images, transformed; other fields have the source's values. Indexing raises
+    TypeError if the transform is no callable.
 
     Args:
-        source: the source.
-        transform: a callable for each image, as in ImageFolder; None: samples have the Pillow images. One of
-            `fastload.transforms`, or a list of such, is run by FastLoader alone.
-        fields: names of the fields, "image" among them; None: all.
         reopen: opens the source again, in another process; None: the source itself is pickled.
 
     Attributes:
@@ -62,11 +57,6 @@ class Samples(ShownAsText, Dataset[Any]):
         transform: the transform.
         fields: names of the fields.
         classes: names of the labels 0, 1, ...; None: they have none.
-
-    Raises:
-        ArgumentError: an unknown field, or one that lies in the image, such as boxes, with which it would
-            have to be transformed.
-        TypeError: a sample is asked for by its index, and the transform is no callable.
     """
 
     def __init__(
