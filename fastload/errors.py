@@ -43,7 +43,7 @@ class Computed(Generic[T]):
         self._get = get
         self.__doc__ = get.__doc__ if doc is None else doc
 
-    def __get__(self, instance: Any, owner: type | None = None) -> T:
+    def __get__(self, instance: object, owner: type | None = None) -> T:
         return self if instance is None else self._get(instance)  # type: ignore[return-value]
 
 

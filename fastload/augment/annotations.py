@@ -88,10 +88,10 @@ class Annotations:
         """
         motions = motions_of(images, steps) if self.boxes is not None or self.keypoints is not None else []
 
-        def masks(value: Any, name: str) -> Any:
+        def masks(value: object, name: str) -> Any:
             return moved_masks(value, name, images, steps, self.fill)
 
-        def boxes(value: Any, name: str) -> Any:
+        def boxes(value: object, name: str) -> Any:
             form = self.formats if isinstance(self.formats, str) else self.formats.get(name, "xyxy")
             if form not in FORMATS:
                 raise ArgumentError(
@@ -107,7 +107,7 @@ class Annotations:
                 lambda rows, motion, per_row: _box(rows, motion, per_row, form),
             )
 
-        def keypoints(value: Any, name: str) -> Any:
+        def keypoints(value: object, name: str) -> Any:
             own = [motion.exchanging(name, self.pairs) for motion in motions]
             return _moved_rows(value, name, images, own, _POINT, _keypoint)
 
@@ -118,7 +118,7 @@ class Annotations:
         )
 
 
-def _each(value: Any, name: str, move: Callable[[Any, str], Any]) -> Any:
+def _each(value: object, name: str, move: Callable[[Any, str], Any]) -> Any:
     """One value, or each of several by name; None stays None."""
     if value is None:
         return None
@@ -227,7 +227,7 @@ PerRow = Callable[[Tensor], Tensor]
 
 
 def _moved_rows(
-    value: Any,
+    value: object,
     name: str,
     images: Tensor,
     motions: Sequence[Motion],
@@ -286,7 +286,7 @@ class _Rows:
         return given.reshape(*given.shape[:leading], *(1,) * (self.values.ndim - 1 - leading), *own)
 
     @classmethod
-    def of(cls, value: Any, name: str, images: Tensor, width: int) -> _Rows:
+    def of(cls, value: object, name: str, images: Tensor, width: int) -> _Rows:
         """Raises ArgumentError."""
         rows = cls._read(value, name, len(images), images.device, width)
         given = rows.values
@@ -304,7 +304,7 @@ class _Rows:
         return rows
 
     @classmethod
-    def _read(cls, value: Any, name: str, count: int, device: torch.device, width: int) -> _Rows:
+    def _read(cls, value: object, name: str, count: int, device: torch.device, width: int) -> _Rows:
         if isinstance(value, Padded):
             length = torch.arange(value.values.shape[1], device=device)
             if value.values.ndim < 3 or len(value.values) != count or value.lengths.shape != (count,):

@@ -38,7 +38,7 @@ from fastload.transforms.steps import class_mistake
 _STREAM = MIX_STREAM + 3
 
 
-def first_device(value: Any) -> torch.device:
+def first_device(value: object) -> torch.device:
     """Device of the first tensor of a batch that is not on the CPU; the CPU where there is none."""
     return next((tensor.device for tensor in tensors_of(value) if not tensor.is_cpu), torch.device("cpu"))
 
@@ -89,7 +89,7 @@ class Seeded:
     def __init__(self, transform: Callable[..., Any]) -> None:
         self.transform = transform
 
-    def __call__(self, *args: Any, seed: int, epoch: int, batch: int, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, seed: int, epoch: int, batch: int, **kwargs: object) -> Any:
         """transform(*args, **kwargs) under this batch's generators. batch: its number in the epoch, from
         0."""
         drawn = [int(word) for word in words(seed, epoch, [batch], _STREAM, 4)[0]]
@@ -171,9 +171,9 @@ class AugmentBatch:
         epoch: int,
         indices: Sequence[int] | npt.ArrayLike,
         occurrences: Sequence[int] | npt.ArrayLike | None = ...,
-        masks: Any = ...,
-        boxes: Any = ...,
-        keypoints: Any = ...,
+        masks: object = ...,
+        boxes: object = ...,
+        keypoints: object = ...,
         box_format: str | Mapping[str, str] = ...,
         keypoint_pairs: Mapping[str, Any] | None = ...,
     ) -> Augmented: ...
@@ -185,9 +185,9 @@ class AugmentBatch:
         epoch: int,
         indices: Sequence[int] | npt.ArrayLike,
         occurrences: Sequence[int] | npt.ArrayLike | None = None,
-        masks: Any = None,
-        boxes: Any = None,
-        keypoints: Any = None,
+        masks: object = None,
+        boxes: object = None,
+        keypoints: object = None,
         box_format: str | Mapping[str, str] = "xyxy",
         keypoint_pairs: Mapping[str, Any] | None = None,
     ) -> Tensor | Augmented:

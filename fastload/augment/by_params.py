@@ -217,11 +217,11 @@ class KorniaOp(Op):
         return hash(repr(self))
 
 
-def _zero(fill: Any) -> Any:
+def _zero(fill: object) -> Any:
     return torch.zeros((), dtype=fill.dtype) if isinstance(fill, Tensor) else 0.0
 
 
-def _one_by_one(kernel: Callable[..., Tensor], x: Tensor, own: Params, **constants: Any) -> Tensor:
+def _one_by_one(kernel: Callable[..., Tensor], x: Tensor, own: Params, **constants: object) -> Tensor:
     """A kernel on rows that go in one by one."""
     each = [slice(row, row + 1) for row in range(len(x))]
     return torch.cat(

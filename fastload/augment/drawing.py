@@ -54,7 +54,7 @@ class Drawn(NamedTuple):
     shared: Params
 
 
-def parameters(module: Any, keys: Keys, frame: Frame, shared: Sequence[str] = ()) -> list[Drawn]:
+def parameters(module: object, keys: Keys, frame: Frame, shared: Sequence[str] = ()) -> list[Drawn]:
     """Parameters of the rows on which Kornia's gate is open; see NOTE [ kornia: three ways to draw ].
 
     Args:

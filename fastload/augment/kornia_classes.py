@@ -108,7 +108,7 @@ def is_kornia(value: object) -> bool:
     return isinstance(value, bases)
 
 
-def traits_of(module: Any) -> Traits | None:
+def traits_of(module: object) -> Traits | None:
     """The traits of a module's class; None if the class does not run per sample."""
     return ROWWISE.get(_name(module))
 
@@ -123,7 +123,7 @@ def why_whole(module: Any) -> str:
     return ""
 
 
-def _name(module: Any) -> str:
+def _name(module: object) -> str:
     """The name of a module's class, if kornia.augmentation has the class by that name; else ""."""
     kind = type(module)
     return kind.__name__ if getattr(library(), kind.__name__, None) is kind else ""

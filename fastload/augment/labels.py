@@ -21,7 +21,7 @@ LABEL_MOST = 1 << 24
 """Labels up to this one are exact in float32, in which a mask is resampled."""
 
 
-def moved_masks(value: Any, name: str, images: Tensor, steps: Sequence[Step], fill: int) -> Any:
+def moved_masks(value: object, name: str, images: Tensor, steps: Sequence[Step], fill: int) -> Any:
     """Masks after the steps of these images, in the form that they came in.
 
     Args:
@@ -69,7 +69,7 @@ def moved_masks(value: Any, name: str, images: Tensor, steps: Sequence[Step], fi
     )
 
 
-def _checked(value: Any, name: str, images: Tensor, count: int | None) -> Tensor:
+def _checked(value: object, name: str, images: Tensor, count: int | None) -> Tensor:
     """A plain tensor of masks, of `count` samples or of one. Raises ArgumentError."""
     if not isinstance(value, Tensor) or value.is_complex():
         raise ArgumentError(

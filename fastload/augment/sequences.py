@@ -75,7 +75,7 @@ def _is_plain(value: object) -> bool:
     return type(value) in (nn.Sequential, *kinds)
 
 
-def _option(sequence: Any) -> str:
+def _option(sequence: object) -> str:
     """The first attribute of a sequence that may have an effect, and is not as in a sequence without
     arguments; "" if there is none."""
     default = vars(type(sequence)())

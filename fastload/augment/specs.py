@@ -31,7 +31,7 @@ def fail(spec: object, message: str) -> TransformError:
     return TransformError(f"{type(spec).__name__}: {message}")
 
 
-def keep(spec: object, **values: Any) -> None:
+def keep(spec: object, **values: object) -> None:
     """Sets validated fields of a frozen spec."""
     for name, value in values.items():
         object.__setattr__(spec, name, value)
@@ -59,7 +59,7 @@ def colour(spec: object, name: str, value: float | Sequence[float]) -> Colour:
     return three[0], three[1], three[2]
 
 
-def interpolation_mode(spec: object, value: Any) -> str:
+def interpolation_mode(spec: object, value: object) -> str:
     name = str(getattr(value, "value", value)).lower()
     if name not in ("nearest", "bilinear"):
         raise fail(spec, f'interpolation={value!r}; a batch is resampled by "nearest" or "bilinear"')

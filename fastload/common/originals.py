@@ -73,7 +73,7 @@ _stand_ins: dict[int, _StandIn] = {}
 """By the stand-in's id()."""
 
 
-def stand_in(ours: Any, own: Any) -> None:
+def stand_in(ours: object, own: object) -> None:
     """Declares that an object of fastload's, put into a place of another library, does there what `own`
     does."""
     key = id(ours)
@@ -81,7 +81,7 @@ def stand_in(ours: Any, own: Any) -> None:
     _stand_ins[key] = _StandIn(reference, getattr(ours, "__code__", None), original(own))
 
 
-def original(value: Any) -> Any:
+def original(value: object) -> Any:
     """The library's object that a stand-in stands for; any other value as it is."""
     found = _stand_ins.get(id(value))
     if found is None or found.itself() is not value or getattr(value, "__code__", None) is not found.code:
@@ -262,7 +262,7 @@ def _methods(kind: type, defined: _Definitions, only: Sequence[str] | None) -> I
             yield name, _is_borrowed(value, kind, name)
 
 
-def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
+def _is_own(value: object, module: ModuleType, codes: Sequence[CodeType]) -> bool:
     """Returns True if a value is a function of a module, or a method, with one of these code objects; or a
     stand-in for one."""
     functions = _functions(original(value))
@@ -271,7 +271,7 @@ def _is_own(value: Any, module: ModuleType, codes: Sequence[CodeType]) -> bool:
     )
 
 
-def _is_borrowed(value: Any, kind: type, name: str) -> bool:
+def _is_borrowed(value: object, kind: type, name: str) -> bool:
     """Returns True if a value is a method of that name of another class of its library; torchvision's v2
     classes borrow get_params so."""
     for each in _functions(value):
@@ -391,7 +391,7 @@ def _imported(module: ModuleType, defined: _Definitions) -> tuple[list[ModuleTyp
     return sources, sorted(theirs & defined.lists - defined.codes.keys())
 
 
-def _defines(module: ModuleType, name: str, value: Any) -> bool:
+def _defines(module: ModuleType, name: str, value: object) -> bool:
     """Returns True if a value is the function that a module's file defines by that name."""
     defined = _definitions(module)
     return defined is not None and _is_own(value, module, defined.codes.get(name, ()))

@@ -67,7 +67,7 @@ def subset_positions(indices: Any) -> npt.NDArray[np.int64]:
     return as_positions([indices[place] for place in range(len(indices))]) if found is None else found
 
 
-def positions_within(values: Any, count: int) -> npt.NDArray[np.int64]:
+def positions_within(values: object, count: int) -> npt.NDArray[np.int64]:
     """Positions from 0 among `count` samples; negative ones count from the end. Raises IndexError, and
     TypeError as as_positions()."""
     try:
@@ -96,7 +96,7 @@ def position_of(value: Any) -> int:
         raise TypeError(f"samples are found by integers, not by {value!r} ({type(value).__name__})") from None
 
 
-def position_in(index: Any, count: int) -> int:
+def position_in(index: object, count: int) -> int:
     """The position, from 0, that `index` names among `count` samples; negative ones count from the end.
     Raises IndexError."""
     position = position_of(index)

@@ -25,7 +25,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isqrt
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -157,7 +156,7 @@ SUBSTITUTE_OCCURRENCE = 1 << 31
 """Occurrences from here on are of substitutes."""
 
 
-def checked_seed(seed: Any) -> int | None:
+def checked_seed(seed: object) -> int | None:
     """A seed argument as an int of 64 bits; None stays None.
 
     Raises:
@@ -173,7 +172,7 @@ def checked_seed(seed: Any) -> int | None:
     return number
 
 
-def checked_epoch(epoch: Any) -> int:
+def checked_epoch(epoch: object) -> int:
     """An epoch's number as an int.
 
     Raises:
@@ -185,7 +184,7 @@ def checked_epoch(epoch: Any) -> int:
     return number
 
 
-def _natural(value: Any) -> int | None:
+def _natural(value: object) -> int | None:
     """The value as an int; None where it is negative or no integer."""
     try:
         number = position_of(value)

@@ -31,7 +31,7 @@ def rebuilt(dataset: Any, leaf: Callable[[PackedDataset], PackedDataset]) -> Any
     return out
 
 
-def set_draws(dataset: Any, draws: DrawBasis) -> None:
+def set_draws(dataset: object, draws: DrawBasis) -> None:
     """Sets seed and epoch of a tree that rebuilt() made: a worker process does that to its own copy, at
     every epoch."""
     set_mixture(dataset, draws)
@@ -39,7 +39,7 @@ def set_draws(dataset: Any, draws: DrawBasis) -> None:
         packed.seed, packed.epoch = packed.seed if draws[0] is None else draws[0], draws[1]
 
 
-def set_mixture(dataset: Any, draws: DrawBasis) -> None:
+def set_mixture(dataset: object, draws: DrawBasis) -> None:
     """Sets the epoch, and the weights of all epochs, of a copy of a Mixture; any other dataset stays as it
     is."""
     if isinstance(dataset, Mixture):

@@ -374,7 +374,7 @@ class Mixture(ShownAsText, Dataset[Any]):
         out.sources = tuple(sources)
         return out
 
-    def rows(self, positions: Any) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    def rows(self, positions: object) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
         """Number of the source, and index in it, of the samples at some positions.
 
         Raises:
@@ -382,7 +382,7 @@ class Mixture(ShownAsText, Dataset[Any]):
         """
         return self._samples(positions)[:2]
 
-    def _samples(self, positions: Any) -> MixtureRows:
+    def _samples(self, positions: object) -> MixtureRows:
         where, count = as_positions(positions), self.samples_per_epoch
         if len(where) and not (-count <= where.min() and where.max() < count):
             bad = where.min() if where.min() < -count else where.max()
@@ -392,7 +392,7 @@ class Mixture(ShownAsText, Dataset[Any]):
     def __len__(self) -> int:
         return self.samples_per_epoch
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         (source,), (at,), (turn,) = (each.tolist() for each in self._samples([position_of(index)]))
         return self._sample(source, at, turn)
 
@@ -445,7 +445,7 @@ class Mixture(ShownAsText, Dataset[Any]):
         """
         self._changes = self._restored(described)
 
-    def fits(self, described: Any) -> str:
+    def fits(self, described: object) -> str:
         """The reason why a state does not fit this mixture: another mixture's, or damaged; "" if it fits."""
         if not isinstance(described, dict) or described.keys() != {"seed", "samples", "lengths", "weights"}:
             return "it holds no mixture"
@@ -493,7 +493,7 @@ def _is_weight(weight: Any) -> bool:
         return False
 
 
-def _samples(value: Any) -> int:
+def _samples(value: object) -> int:
     try:
         number = position_of(value)
     except TypeError:
@@ -503,7 +503,7 @@ def _samples(value: Any) -> int:
     return number
 
 
-def _check_source(number: int, source: Any) -> None:
+def _check_source(number: int, source: object) -> None:
     if (
         isinstance(source, IterableDataset)
         or not hasattr(source, "__len__")
@@ -538,7 +538,7 @@ def _check_fields(sources: Sequence[Any]) -> None:
                 )
 
 
-def _parts(source: Any) -> Iterator[Any]:
+def _parts(source: object) -> Iterator[Any]:
     """The datasets that Subset and ConcatDataset are made of."""
     if isinstance(source, Subset):
         yield from _parts(source.dataset)
@@ -553,12 +553,12 @@ def _shown(fields: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in fields)
 
 
-def _name(number: int, source: Any) -> str:
+def _name(number: int, source: object) -> str:
     path = f" {source.path}" if isinstance(source, PackedDataset) else ""
     return f"source {number} of the Mixture ({type(source).__name__}{path})"
 
 
-def parts_of(dataset: Any) -> Iterator[Any]:
+def parts_of(dataset: object) -> Iterator[Any]:
     """A dataset, and those that a Mixture, a Subset or a ConcatDataset, of these very classes, is made of,
     one after another."""
     yield dataset
@@ -572,13 +572,13 @@ def parts_of(dataset: Any) -> Iterator[Any]:
             yield from parts_of(part)
 
 
-def mixture_state(dataset: Any) -> dict[str, Any]:
+def mixture_state(dataset: object) -> dict[str, Any]:
     """The part of a state about a Mixture, as JSON values, as "mixture": what its order follows from; {}
     for any other dataset."""
     return {"mixture": dataset.described()} if isinstance(dataset, Mixture) else {}
 
 
-def check_mixture(dataset: Any, stored: Any) -> None:
+def check_mixture(dataset: object, stored: object) -> None:
     """Checks that a state, which holds `stored` as its mixture, goes with a dataset.
 
     Raises:
@@ -605,7 +605,7 @@ def check_mixture(dataset: Any, stored: Any) -> None:
         )
 
 
-def mixture_facts(dataset: Any) -> Iterator[tuple[str, Any]]:
+def mixture_facts(dataset: object) -> Iterator[tuple[str, Any]]:
     """Facts of a Mixture that all ranks must have in common, with a name for each; none of any other
     dataset."""
     if isinstance(dataset, Mixture):

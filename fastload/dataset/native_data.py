@@ -56,7 +56,7 @@ class NativeData:
         dataset = self.view.datasets[0]
         return dataset.assemble(dict(dataset.collated))
 
-    def for_python(self, dataset: Any, draws: DrawBasis) -> Any:
+    def for_python(self, dataset: object, draws: DrawBasis) -> Any:
         """A copy of the user's dataset tree for worker processes and the calling process: its plans fixed,
         its draws those of one epoch."""
         out = rebuilt(

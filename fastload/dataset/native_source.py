@@ -54,7 +54,7 @@ class NativeSource(TransformedDataset):
     _has_boxes = False  # True if the engine has the boxes of each sample
     _is_whole = False  # True if Python steps get whole samples
 
-    def _compiled(self, transform: Any) -> Plan:
+    def _compiled(self, transform: object) -> Plan:
         return compile_plan(transform, device=self._leaves, boxes=self._has_boxes, whole=self._is_whole)
 
     @abstractmethod

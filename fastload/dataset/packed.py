@@ -185,7 +185,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        transform: Any = None,
+        transform: object = None,
         *,
         fields: Sequence[Any] | Mapping[str, Any] | None = None,
         seed: int | None = None,
@@ -461,7 +461,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def __getitem__(self, index: slice) -> Subset[Any]: ...
     @overload
     def __getitem__(self, index: SupportsIndex) -> Any: ...
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         if isinstance(index, slice):
             return Subset(self, range(*index.indices(len(self))))
         return self.sample(position_in(index, len(self)))
@@ -479,7 +479,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         out.seed, out.epoch = self.seed if seed is None else seed, epoch
         return out
 
-    def delivering(self, fields: Sequence[Any] | Mapping[str, Any], transform: Any) -> PackedDataset:
+    def delivering(self, fields: Sequence[Any] | Mapping[str, Any], transform: object) -> PackedDataset:
         """A copy that shares all that is open, with other fields, as `fields=` has them, and another
         transform.
 

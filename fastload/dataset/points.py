@@ -28,7 +28,7 @@ class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
 
     @classmethod
     def _wrap_output(
-        cls, output: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        cls, output: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         made = super()._wrap_output(output, args, kwargs)
         if isinstance(made, tuple | list):
@@ -36,7 +36,7 @@ class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
         return cls._own(made)
 
     @classmethod
-    def _own(cls, made: Any) -> Any:
+    def _own(cls, made: object) -> Any:
         return (
             cls._wrap(made, canvas_size=made.canvas_size) if isinstance(made, tv_tensors.KeyPoints) else made
         )
@@ -65,7 +65,7 @@ class KeyPointsWithVisibility(_Points):
     visibility 0, which are not labelled, stay as they are, as in native steps."""
 
     @classmethod
-    def _own(cls, made: Any) -> Any:
+    def _own(cls, made: object) -> Any:
         """The result of torch's operation: with the visibility it keeps its class; x and y alone are
         KeyPoints."""
         return super()._own(made) if isinstance(made, torch.Tensor) and made.shape[-1:] == (3,) else made

@@ -171,7 +171,7 @@ class Expression:
         others: functions that it calls and that are not in FUNCTIONS.
     """
 
-    def __init__(self, parsed: Any) -> None:
+    def __init__(self, parsed: object) -> None:
         """Walks the expression as json_serialize_sql gives it. Raises Refused."""
         self.names: set[str] = set()
         self.others: set[str] = set()
@@ -734,7 +734,7 @@ def _shell(parsed: dict[str, Any]) -> Any:
     return shells
 
 
-def _placeless(value: Any) -> Any:
+def _placeless(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _placeless(each) for key, each in value.items() if not key.startswith("query_location")}
     return [_placeless(each) for each in value] if isinstance(value, list) else value

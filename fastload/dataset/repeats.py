@@ -36,7 +36,7 @@ class Repeats:
         return before if again is None else again * np.uint32(self.most) + before
 
 
-def identity_of(dataset: Any) -> Any:
+def identity_of(dataset: object) -> Any:
     """Two datasets with the same identity have the same samples: one object, or one version of a packed
     dataset."""
     return (str(dataset.path), dataset.version) if isinstance(dataset, PackedDataset) else id(dataset)

@@ -59,7 +59,7 @@ class Resolver:
         self.in_place = True  # True if datasets in place are looked for
         self.replaced = ""  # why a dataset of a known class is Python's: what of it was replaced, as a clause
 
-    def view(self, dataset: Any) -> NativeView | None:
+    def view(self, dataset: object) -> NativeView | None:
         """The rows of a native dataset, or of Subset and ConcatDataset of them (nested), as they are now;
         None for anything else.
 
@@ -87,12 +87,12 @@ class Resolver:
         nodes = tuple(part for part in parts if part is not None)
         return _Mixed(order, nodes) if type(mixture) is Mixture and len(nodes) == len(parts) else None
 
-    def _node(self, dataset: Any, before: _Kept) -> Part | None:
+    def _node(self, dataset: object, before: _Kept) -> Part | None:
         """The rows of a dataset, by the first of `_KINDS` that it is of; None where native threads do not
         read it."""
         return next(make for recognise, make in _KINDS if recognise(dataset))(self, dataset, before)
 
-    def _mixture(self, dataset: Any, before: _Kept) -> Part | None:
+    def _mixture(self, dataset: object, before: _Kept) -> Part | None:
         raise ArgumentError(
             "a Mixture within a Subset or a ConcatDataset has no epochs, which a loader tells its "
             "own dataset only: "
@@ -104,7 +104,7 @@ class Resolver:
         self.replaced = self.replaced or changed
         return Leaf(dataset, len(dataset)) if not changed and is_plain(dataset) else None
 
-    def _changed(self, dataset: Any, before: _Kept) -> Part | None:
+    def _changed(self, dataset: object, before: _Kept) -> Part | None:
         self.replaced = _part_replaced(dataset)
         return None
 
@@ -126,7 +126,7 @@ class Resolver:
         nodes = tuple(part for part in parts if part is not None)
         return Joined(nodes, counts) if len(nodes) == len(parts) == len(counts) else None
 
-    def _in_place(self, dataset: Any, before: _Kept) -> Part | None:
+    def _in_place(self, dataset: object, before: _Kept) -> Part | None:
         found = (
             self.files.find(dataset)
             if self.in_place and any(each.library in sys.modules for each in RECOGNISERS)
@@ -174,7 +174,7 @@ class NativeDataReader:
 
     def read(
         self,
-        dataset: Any,
+        dataset: object,
         device: bool,
         native: bool,
         cache: str | os.PathLike[str] | None,
@@ -234,12 +234,12 @@ def same_objects(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     )
 
 
-def draws_of(dataset: Any, seed: int | None, epoch: int) -> DrawBasis:
+def draws_of(dataset: object, seed: int | None, epoch: int) -> DrawBasis:
     """Basis of the samples of a pass over the user's dataset."""
     return seed, epoch, dataset.changes if isinstance(dataset, Mixture) else None
 
 
-def in_epoch(dataset: Any, seed: int | None, epoch: int) -> tuple[Any, DrawBasis | None]:
+def in_epoch(dataset: object, seed: int | None, epoch: int) -> tuple[Any, DrawBasis | None]:
     """A dataset of Python in an epoch, and the basis of its draws, if it has one: itself and None, but for
     a Mixture."""
     return (
@@ -249,7 +249,7 @@ def in_epoch(dataset: Any, seed: int | None, epoch: int) -> tuple[Any, DrawBasis
     )
 
 
-def begin_epoch(dataset: Any, epoch: int) -> None:
+def begin_epoch(dataset: object, epoch: int) -> None:
     """Tells the user's dataset the epoch of its loader: a Mixture, whose order follows from it."""
     if isinstance(dataset, Mixture):
         dataset.set_epoch(epoch)
@@ -269,12 +269,12 @@ _OF_SUBSET = (
 _PARTS = OwnCode((Subset, ("__getitem__", "__getitems__")), (ConcatDataset, ("__getitem__",)))
 
 
-def _part_replaced(dataset: Any) -> str:
+def _part_replaced(dataset: object) -> str:
     """Clause that names the part of a Subset or a ConcatDataset that is not torch's own; "" if all are."""
     return "its own __getitems__ was replaced" if "__getitems__" in vars(dataset) else _PARTS.replaced()
 
 
-def is_plain_subset(dataset: Any) -> bool:
+def is_plain_subset(dataset: object) -> bool:
     """Returns True if a dataset is a Subset, or of a subclass that finds samples by the unmodified code of
     Subset."""
     kind = type(dataset)

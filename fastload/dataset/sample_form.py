@@ -79,7 +79,7 @@ class SampleForm:
         return {} if self.root is None else paths_of(self.root)
 
 
-def _part(part: Any) -> Form:
+def _part(part: object) -> Form:
     """The form of a name, a tuple of parts, a list of names, which are keys themselves, or a mapping of
     keys to parts."""
     if isinstance(part, str):

@@ -81,7 +81,7 @@ class StoredValues:
                 )
                 raise SampleError(reason, reason=reason)
 
-    def _tensor(self, index: int, field: Field, value: Any) -> Any:
+    def _tensor(self, index: int, field: Field, value: object) -> Any:
         if isinstance(value, StoredImage):
             try:
                 value = self._decoded(index, value)
@@ -284,7 +284,7 @@ class _Sanitize:
     fields: tuple[Field, ...]
     paths: Mapping[str, Path]
 
-    def __call__(self, sample: Any) -> Any:
+    def __call__(self, sample: object) -> Any:
         from torchvision import tv_tensors  # type: ignore[import-untyped]
         from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]
 
@@ -304,7 +304,7 @@ class _Sanitize:
                 sample = _with_rows(sample, self.paths[name], valid)
         return sample
 
-    def _going_with(self, boxes: Field, first: bool, sample: Any) -> list[str]:
+    def _going_with(self, boxes: Field, first: bool, sample: object) -> list[str]:
         """Names of the fields that lose the rows of these boxes."""
         alone = [field for field in self.fields if not field.of and field.has_objects] if first else []
         labels = _labels_in([field for field in self.fields if field.has_objects], self.paths)
@@ -320,7 +320,7 @@ def _labels_in(fields: Sequence[Field], paths: Mapping[str, Path]) -> str:
     return exact or next((name for name, key in keys.items() if "label" in key), "")
 
 
-def _with_rows(sample: Any, path: Path, valid: Tensor) -> Any:
+def _with_rows(sample: object, path: Path, valid: Tensor) -> Any:
     """The sample with the rows of one field that are valid, if it has as many rows."""
     rows = part_at(sample, path) if has_part(sample, path) else None
     if isinstance(rows, list) and len(rows) == len(valid):
@@ -335,7 +335,7 @@ def _with_rows(sample: Any, path: Path, valid: Tensor) -> Any:
     )
 
 
-def _to_floats(sample: Any) -> Any:
+def _to_floats(sample: object) -> Any:
     """The sample with its images as floats 0..1."""
     from torchvision import tv_tensors
 
@@ -360,7 +360,7 @@ def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Ass
     )
 
 
-def _wrapped(field: Field, value: Any, canvas: tuple[int, int], box_format: str) -> Any:
+def _wrapped(field: Field, value: object, canvas: tuple[int, int], box_format: str) -> Any:
     """A field's value as a tv_tensor. `box_format`: of boxes that the native part has converted, or ""."""
     from torchvision import tv_tensors
 

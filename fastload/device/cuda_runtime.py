@@ -26,7 +26,7 @@ class Runtime:
         prefix: "cuda" or "hip".
     """
 
-    def __init__(self, runtime: Any, driver: Any, prefix: str) -> None:
+    def __init__(self, runtime: object, driver: object, prefix: str) -> None:
         self._last_error = getattr(runtime, f"{prefix}GetLastError")
         self._exchange = getattr(runtime, f"{prefix}ThreadExchangeStreamCaptureMode")
         self._record: Any = getattr(driver, "cuCtxRecordEvent", None)

@@ -90,7 +90,7 @@ class Registered:
         stream: the loader's stream, on which alone slots are read; None: users read them on any.
     """
 
-    def __init__(self, stream: Any = None) -> None:
+    def __init__(self, stream: object = None) -> None:
         self._stream = stream
         self._cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
 

@@ -100,7 +100,7 @@ def _apart(stage: BatchStage) -> list[BatchStage]:
     return [replace(stage, names=(name,), call=part, ops=()) for name, part in zip(names, parts, strict=True)]
 
 
-def has_numbers(call: Any) -> bool:
+def has_numbers(call: object) -> bool:
     """Returns True if a callable numbers its ops: it is an AugmentBatch, whose class this package must not
     import."""
     return callable(getattr(call, "numbered", None)) and callable(getattr(call, "apart", None))
@@ -136,7 +136,7 @@ class BatchFields:
         """Path of a field in a batch; None if it is not delivered."""
         return dict(self.paths).get(name) if self.paths else (name,)
 
-    def images_in(self, batch: Any) -> list[Path]:
+    def images_in(self, batch: object) -> list[Path]:
         """Paths of the images in a batch or a sample that are there; a batch of images alone has the empty
         path."""
         at = places(batch, self)
@@ -146,7 +146,7 @@ class BatchFields:
             *(path for path in paths if path is not None and has_part(batch, path)),
         ]
 
-    def objects_in(self, batch: Any) -> dict[str, Path]:
+    def objects_in(self, batch: object) -> dict[str, Path]:
         """Paths of the fields that lie in the images, by name, in a batch that has them."""
         found = {name: self.path(name) for name, *_ in self.objects}
         return {name: path for name, path in found.items() if path is not None and has_part(batch, path)}
@@ -199,7 +199,7 @@ class StageCall:
         ]."""
         return "batch" not in self.keys and not self.trained
 
-    def __call__(self, batch: Any, key: BatchKey, fields: BatchFields) -> Any:
+    def __call__(self, batch: object, key: BatchKey, fields: BatchFields) -> Any:
         number = key.number if self.view is None else key.number + (self.view << _VIEW_BITS)
         given = {
             "seed": key.seed,
@@ -234,7 +234,7 @@ class StageCall:
             raise ArgumentError(f"batch_transform: {self.call!r} takes labels, and this batch has none")
         return changed(batch, (image, label), self.call(images, part_at(batch, label), **keyed))
 
-    def _formed(self, batch: Any, fields: BatchFields) -> Any:
+    def _formed(self, batch: object, fields: BatchFields) -> Any:
         """The batch with all of its images, or of each the one view, in the form that they are asked for."""
         for path in fields.images_in(batch):
             images = part_at(batch, path)
@@ -255,7 +255,7 @@ class StageCall:
         return views if at is None else changed(batch, at[:1], (views,))
 
     def _with_objects(
-        self, batch: Any, image: Path, objects: Mapping[str, Path], keyed: dict[str, Any], fields: BatchFields
+        self, batch: object, image: Path, objects: Mapping[str, Path], keyed: dict[str, Any], fields: BatchFields
     ) -> Any:
         """See NOTE [ batch stages: what goes with the images ]. `objects`: where the fields are that lie
         in the images."""
@@ -295,7 +295,7 @@ def stage_calls(transforms: Sequence[Any], seeded: Seeding) -> tuple[StageCall, 
     return tuple(_stage_call(transform, seeded) for transform in transforms)
 
 
-def _stage_call(transform: Any, seeded: Seeding) -> StageCall:
+def _stage_call(transform: object, seeded: Seeding) -> StageCall:
     if isinstance(transform, Floats | TensorForm):
         return StageCall(transform)
     if mistake := class_mistake(transform):
@@ -317,7 +317,7 @@ _LISTED_MOST = 256
 """Values of a list in which parameters are looked for: modules come in short lists, data in long ones."""
 
 
-def has_parameters(value: Any, depth: int = 4) -> bool:
+def has_parameters(value: object, depth: int = 4) -> bool:
     """Returns True if a callable has parameters of a module: it is one, is bound to one, or holds one in
     attributes, closures or lists."""
     if isinstance(value, torch.nn.Module):
@@ -349,7 +349,7 @@ def _parameters(transform: Any) -> list[inspect.Parameter]:
         return []
 
 
-def _keys(transform: Any) -> tuple[str, ...]:
+def _keys(transform: object) -> tuple[str, ...]:
     names = {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
     return tuple(name for name in ("seed", "epoch", "indices", "occurrences", "batch") if name in names)
 
@@ -358,14 +358,14 @@ _OBJECTS = ("masks", "boxes", "keypoints", "box_format")
 _PAIRS = (*_OBJECTS, "keypoint_pairs")
 
 
-def _takes(transform: Any, *names: str) -> bool:
+def _takes(transform: object, *names: str) -> bool:
     """Returns True if a transform has all of these names as keyword-only parameters."""
     return set(names) <= {
         each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY
     }
 
 
-def _takes_labels(transform: Any) -> bool:
+def _takes_labels(transform: object) -> bool:
     """Returns True if a transform requires two positional arguments, or is a torchvision class that mixes
     images and labels."""
     if mixes(transform):
@@ -380,7 +380,7 @@ def _takes_labels(transform: Any) -> bool:
     )
 
 
-def places(batch: Any, fields: BatchFields) -> tuple[Path, Path | None] | None:
+def places(batch: object, fields: BatchFields) -> tuple[Path, Path | None] | None:
     """Paths of the images and labels in a batch or a sample; None if a stage takes the batch as a whole."""
     if fields.paths and (image := fields.path(fields.image)) is not None and has_part(batch, image):
         return image, fields.path(fields.label)
@@ -389,7 +389,7 @@ def places(batch: Any, fields: BatchFields) -> tuple[Path, Path | None] | None:
     return ((0,), (1,)) if isinstance(batch, list | tuple) and batch else None
 
 
-def changed(batch: Any, at: Sequence[Path], values: Sequence[Any]) -> Any:
+def changed(batch: object, at: Sequence[Path], values: Sequence[Any]) -> Any:
     """A batch of the same type, with other values at these places."""
     for path, value in zip(at, values, strict=True):
         batch = with_part(batch, path, value)
@@ -410,7 +410,7 @@ class FormedSamples:
             [self._formed(sample) for sample in samples] if self.batched else self._formed(samples)
         )
 
-    def _formed(self, sample: Any) -> Any:
+    def _formed(self, sample: object) -> Any:
         for path in self.fields.images_in(sample):
             image = part_at(sample, path)
             formed = (

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -139,7 +138,7 @@ class TensorForm:
             str(each).removeprefix("torch.") for each in (self.dtype, self.memory_format) if each is not None
         )
 
-    def __call__(self, images: Any) -> Tensor:
+    def __call__(self, images: object) -> Tensor:
         """Converts the images; bytes become floats as value / 255, as in the native pass.
 
         Raises:
@@ -172,7 +171,7 @@ class TensorForm:
         convert = to_float if images.shape[1] in (1, 3, 4) else eager
         return convert(images, dtype, None, None, memory_format)
 
-    def one(self, image: Any) -> Tensor:
+    def one(self, image: object) -> Tensor:
         """Converts one image."""
         return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
 

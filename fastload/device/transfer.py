@@ -292,7 +292,7 @@ class Transfer:
             return to_device(batch, device, closed=self._lane is None)
         return pin_batch(batch) if self._transfer_plan.pin else batch  # type: ignore[no-untyped-call]
 
-    def _staged(self, stages: tuple[StageCall, ...], batch: Any, key: BatchKey) -> Any:
+    def _staged(self, stages: tuple[StageCall, ...], batch: object, key: BatchKey) -> Any:
         if not stages:
             return batch
         with quiet(self._transfer_plan.device), torch.no_grad(), self._traced("augment"):

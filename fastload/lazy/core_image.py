@@ -90,12 +90,12 @@ class LazyCore:
             made = self._then(Reduce(factor, tuple(box)))
         return self.real().reduce(factor, box) if made is None else made
 
-    def transpose(self, method: Any) -> Any:
+    def transpose(self, method: object) -> Any:
         """As ImagingCore.transpose."""
         made = self._then(Transpose(int(method))) if isinstance(method, int) and 0 <= method <= 6 else None
         return self.real().transpose(method) if made is None else made
 
-    def convert(self, mode: Any, *dither: Any) -> Any:
+    def convert(self, mode: object, *dither: object) -> Any:
         """As ImagingCore.convert."""
         plain = (
             type(mode) is str
@@ -119,7 +119,7 @@ _PIXELS_MOST = 1 << 26
 """Pixels of a result from which Pillow is asked, which finds out at once if there is no memory for them."""
 
 
-def _is_box(value: Any) -> bool:
+def _is_box(value: object) -> bool:
     """Returns True for a box of integers, none of them large."""
     if type(value) is not tuple or len(value) != 4:
         return False
@@ -128,7 +128,7 @@ def _is_box(value: Any) -> bool:
     return whole and -_AWAY_MOST < min(value) and max(value) < _AWAY_MOST
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return (
         type(value) is tuple and len(value) == 2 and type(value[0]) is type(value[1]) is int and _fits(*value)
     )

@@ -94,7 +94,7 @@ class _Lazy:
         return self.im
 
     @im.setter
-    def im(self, core: Any) -> None:
+    def im(self, core: object) -> None:
         _settle(self)
         self.im = core
 
@@ -110,7 +110,7 @@ class _Lazy:
             "typestr": "|u1",
         }
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         image = _made(self)
         reduce: Any = copyreg.dispatch_table.get(type(image))
         return image.__reduce_ex__(protocol) if reduce is None else reduce(image)
@@ -122,7 +122,7 @@ class _Lazy:
             _make_plain(other)
         return plain.__eq__(self, other)  # type: ignore[call-arg]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name == "__class__":  # of a program's
             _make_plain(self)
             setattr(self, name, value)
@@ -213,17 +213,17 @@ class LazyPixels:
             self._access = self._core.real().pixel_access(self._readonly)
         return self._access
 
-    def __getitem__(self, at: Any) -> Any:
+    def __getitem__(self, at: object) -> Any:
         return self._made()[at]
 
-    def __setitem__(self, at: Any, colour: Any) -> None:
+    def __setitem__(self, at: object, colour: object) -> None:
         self._made()[at] = colour
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._made(), name)
 
 
-def _differs(image: Any) -> bool:
+def _differs(image: object) -> bool:
     """Returns True for an image that is a plain one by now, or is to be.
 
     So it is once a program has replaced code that this room stands in for, in Pillow or in the image, or has
@@ -235,14 +235,14 @@ def _differs(image: Any) -> bool:
     return not _METHODS.isdisjoint(held) or bool(held.get("palette"))
 
 
-def _settle(image: Any) -> None:
+def _settle(image: object) -> None:
     """Gives an image whose pixels are made its plain class."""
     kind = type(image)
     if issubclass(kind, _Lazy):
         object.__setattr__(image, "__class__", kind._plain)
 
 
-def _make_plain(image: Any, method: str = "im") -> None:
+def _make_plain(image: object, method: str = "im") -> None:
     """Gives an image its plain class: with its pixels, or, if its file was not read, with the file."""
     core = image.__dict__.get(_SLOT)
     if type(core) is LazyCore:
@@ -252,7 +252,7 @@ def _make_plain(image: Any, method: str = "im") -> None:
     _settle(image)
 
 
-def _core_of(image: Any, method: str) -> LazyCore | None:
+def _core_of(image: object, method: str) -> LazyCore | None:
     """The LazyCore of a lazy image for a method; None for one that is a plain one by now. A file is read for
     it.
 
@@ -271,7 +271,7 @@ def _core_of(image: Any, method: str) -> LazyCore | None:
     return None
 
 
-def _made(image: Any) -> Any:
+def _made(image: object) -> Any:
     """The image itself, of its plain class, with its pixels."""
     if _core_of(image, "im") is not None:
         _make_plain(image)

@@ -69,7 +69,7 @@ class _Opening:
         if not self.threads and self.everywhere is None and table.get("JPEG", (None,))[0] is self:
             table["JPEG"] = self._own
 
-    def __call__(self, file: Any, filename: Any = None) -> Any:
+    def __call__(self, file: object, filename: object = None) -> Any:
         """Pillow's function, and then the lazy class."""
         image = self._own[0](file, filename)
         exactness = self.threads.get(threading.get_ident(), self.everywhere)

@@ -36,7 +36,7 @@ _BEHIND = 16
 clear about where it stops."""
 
 
-def read_at_once(file: Any, block: int, mode: str, shared: bool) -> tuple[bytes, Known] | None:
+def read_at_once(file: object, block: int, mode: str, shared: bool) -> tuple[bytes, Known] | None:
     """Reads a file of Python's own whose pixels can be asked for later; None for any other.
 
     Args: as of FileCalls.jpeg.

@@ -75,7 +75,7 @@ def order_of(
 
 
 def _sharded(
-    dataset: Any, given: OrderArguments, seed: int | None, shard: Shard, even: bool
+    dataset: object, given: OrderArguments, seed: int | None, shard: Shard, even: bool
 ) -> OrderArguments:
     """The arguments of a loader with shard=. What torch refuses is left to torch, such as a sampler beside
     a batch sampler."""
@@ -119,7 +119,7 @@ class AccelerateMark:
     """The attribute by which Accelerate's prepare() takes a loader as it is: False on a class, with a
     warning where prepare() asks."""
 
-    def __get__(self, loader: Any, kind: type) -> bool:
+    def __get__(self, loader: object, kind: type) -> bool:
         accelerator = getattr(sys.modules.get("accelerate"), "Accelerator", None)
         prepares = inspect.unwrap(getattr(accelerator, "prepare_data_loader", AccelerateMark.__get__))
         builds = getattr(sys.modules.get("accelerate.data_loader"), "DataLoader", kind)
@@ -147,7 +147,7 @@ def show_sharded(loader: Any, shard: Shard) -> None:
         )
 
 
-def _chain(sampler: Any) -> Iterator[Any]:
+def _chain(sampler: object) -> Iterator[Any]:
     """A sampler, and those that it is made of."""
     found: list[Any] = []
     while sampler is not None and all(sampler is not each for each in found):

@@ -50,7 +50,7 @@ def index_batches(index_sampler: Any, facts: SamplerFacts) -> Iterator[Any]:
     return _batches(facts.deciding, index_sampler.batch_size, index_sampler.drop_last)
 
 
-def _batches(sampler: Any, size: int, drop_last: bool) -> Iterator[_Positions]:
+def _batches(sampler: object, size: int, drop_last: bool) -> Iterator[_Positions]:
     """The sampler's order in batches. As in BatchSampler, nothing is drawn before the first one is asked
     for."""
     rest = np.empty(0, np.int64)

@@ -3,7 +3,7 @@ wastes little."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any, Literal
 
 import numpy as np
@@ -61,7 +61,7 @@ class BucketBatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Sized,
         batch_size: int,
         *,
         by: Literal["aspect", "size"] | npt.ArrayLike = "aspect",
@@ -162,7 +162,7 @@ class BucketBatchSampler(Sampler[list[int]]):
 _STEP = 1 << 14
 
 
-def _sizes_of(dataset: Any) -> HeightsWidths:
+def _sizes_of(dataset: object) -> HeightsWidths:
     """Heights and widths of a dataset's stored images. Raises ArgumentError."""
     if isinstance(dataset, Subset):
         heights, widths = _sizes_of(dataset.dataset)

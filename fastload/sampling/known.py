@@ -64,7 +64,7 @@ SHUFFLES: tuple[type[RandomSampler], ...] = (RandomSampler, RandomWindowSampler,
 first index only."""
 
 
-def shuffle_class(shuffle: Any) -> type[RandomWindowSampler | RandomKeyedSampler] | None:
+def shuffle_class(shuffle: object) -> type[RandomWindowSampler | RandomKeyedSampler] | None:
     """The sampler of a loader's shuffle=; None: what is no text is torch's. Raises ArgumentError for a
     text that names none."""
     if not isinstance(shuffle, str):
@@ -310,7 +310,7 @@ class SamplerFacts:
         ) is not torch.default_generator
 
 
-def facts_of(index_sampler: Any, private: torch.Generator | None = None) -> SamplerFacts:
+def facts_of(index_sampler: object, private: torch.Generator | None = None) -> SamplerFacts:
     """Collects the facts about a sampler.
 
     Args:
@@ -349,7 +349,7 @@ def state_needs_arguments(thing: Any) -> bool:
     return _has_state(thing) and not _needs_nothing(thing.state_dict)
 
 
-def _has_state(thing: Any) -> bool:
+def _has_state(thing: object) -> bool:
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
@@ -363,7 +363,7 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
-def ranks_of(sampler: Any) -> dict[str, int | None]:
+def ranks_of(sampler: object) -> dict[str, int | None]:
     """Numbers of ranks, and of hosts (None: hosts keep nothing), by which a user's DistributedSampler gives a
     rank its part; {} of other samplers. A position in one rank's part says something of the others' only
     where these numbers are the same.
@@ -378,7 +378,7 @@ def ranks_of(sampler: Any) -> dict[str, int | None]:
     return {"ranks": ranks, "hosts": sampler.hosts if isinstance(sampler, WindowSampler) else None}
 
 
-def _draws_of(sampler: Any, private: torch.Generator | None) -> DrawTimes:
+def _draws_of(sampler: object, private: torch.Generator | None) -> DrawTimes:
     kind = type(sampler)
     if kind in _NOTHING or kind is ShardSampler:
         return DrawTimes.NOTHING
@@ -430,7 +430,7 @@ def gives_each_once(sampler: RandomSampler) -> bool:
     )
 
 
-def _iterates_as(sampler: Any, kinds: tuple[type[Any], ...]) -> bool:
+def _iterates_as(sampler: object, kinds: tuple[type[Any], ...]) -> bool:
     return any(getattr(type(sampler), "__iter__", None) is kind.__iter__ for kind in kinds)
 
 

@@ -80,7 +80,7 @@ class OccurrenceCounter:
         ):  # keys of another kind, or out of range: an error of its batch
             return np.fromiter(map(self._of_key, indices), np.uint32, len(indices))
 
-    def _of_key(self, index: Any) -> int:
+    def _of_key(self, index: object) -> int:
         key = index if isinstance(index, Hashable) else repr(index)
         self._keys[key] += 1
         return self._keys[key] - 1
@@ -108,7 +108,7 @@ class OccurrenceCounter:
             "counts": base64.b64encode(zlib.compress(counts.astype("<u4").tobytes(), 1)).decode(),
         }
 
-    def load(self, state: Any) -> None:
+    def load(self, state: object) -> None:
         """Sets the counts to those of a state.
 
         Raises:
@@ -117,7 +117,7 @@ class OccurrenceCounter:
         self._counts[:] = counts_of(state, len(self._counts))
 
 
-def counts_of(state: Any, count: int) -> Occurrences:
+def counts_of(state: object, count: int) -> Occurrences:
     """The counts in a state. Raises ValueError if it is not what OccurrenceCounter.state() gave for that
     many samples."""
     if (

@@ -337,7 +337,7 @@ def _strided(sharded: Sharded, units: Any, splits: Sequence[Split], rank: int) -
     return strided(units, begun_at(count, splits), splits[-1], rank, sharded.rule)
 
 
-def _tell(sampler: Any, epoch: int) -> None:
+def _tell(sampler: object, epoch: int) -> None:
     tell = getattr(sampler, "set_epoch", None)
     if callable(tell):
         tell(epoch)

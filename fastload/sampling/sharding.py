@@ -131,7 +131,7 @@ class Agreement:
             )
 
 
-def _told(value: Any) -> str:
+def _told(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -378,7 +378,7 @@ class RankedSampler(DistributedSampler[int]):
             )
 
 
-def count_of(name: str, value: Any, least: int, hint: str = "") -> int:
+def count_of(name: str, value: object, least: int, hint: str = "") -> int:
     """An argument that is a number of something. Raises ArgumentError where it is none, or below `least`."""
     try:
         number = position_of(value)
@@ -548,14 +548,14 @@ class RandomWindowSampler(RandomOrderSampler):
         ).chunks()
 
 
-def window_sizes(dataset: Any, block: int | str, buffer: int | str) -> tuple[int, int]:
+def window_sizes(dataset: object, block: int | str, buffer: int | str) -> tuple[int, int]:
     """Samples of a block and of the buffer. Raises ArgumentError for what is neither a number of samples
     nor a size."""
     mean = mean_bytes(dataset) or MEAN_BYTES
     return _samples("block", block, mean), _samples("buffer", buffer, mean)
 
 
-def mean_bytes(dataset: Any) -> float | None:
+def mean_bytes(dataset: object) -> float | None:
     """Mean size of the stored samples of packed data, or of Subset and ConcatDataset of them; None where
     it is not known."""
     if isinstance(dataset, PackedDataset):

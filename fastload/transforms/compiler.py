@@ -31,7 +31,7 @@ from fastload.transforms.steps import (
 _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
 
 
-def compile_plan(transform: Any, *, device: bool = False, boxes: bool = False, whole: bool = False) -> Plan:
+def compile_plan(transform: object, *, device: bool = False, boxes: bool = False, whole: bool = False) -> Plan:
     """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested
     mixture.
 
@@ -163,7 +163,7 @@ def _crops_of(step: Known) -> list[list[T.Transform]] | None:
     return five + [[mirror, *crop] for crop in five]
 
 
-def _takes_several(step: Any) -> bool:
+def _takes_several(step: object) -> bool:
     """Returns True if a step after FiveCrop treats each of its images as it treats one; transforms of v1
     take one image alone."""
     found = known(step)
@@ -254,7 +254,7 @@ def _take_all(
     return stages, floats, ""
 
 
-def _converts_tensors(step: Any) -> bool:
+def _converts_tensors(step: object) -> bool:
     """Returns True if a step is v2's ToDtype, which lets Pillow images pass."""
     found = known(step)
     return found is not None and found.v2 and found.name == "ToDtype"
@@ -284,7 +284,7 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
     )
 
 
-def _check_python(step: Any, first: Any) -> None:
+def _check_python(step: object, first: object) -> None:
     if isinstance(step, T.Transform):
         raise TransformError(
             f"{step!r} comes after {first!r}, which runs in Python: put fastload's transforms first"
@@ -338,7 +338,7 @@ def _device_stages(rest: Sequence[Any], first: int, ops: Sequence[DeviceOp]) -> 
     return [Stage(p, label(step), where[p in done]) for p, step in enumerate(rest, first)]
 
 
-def label(step: Any, *, brief: bool = False) -> str:
+def label(step: object, *, brief: bool = False) -> str:
     """A step's name on one line: a function's, or a class with its arguments."""
     name = getattr(step, "__qualname__", None)
     if isinstance(name, str):
@@ -385,7 +385,7 @@ def device_part(
     return tuple(ops)
 
 
-def _batch_ops(step: Any, position: int, values: NativePart) -> list[DeviceOp]:
+def _batch_ops(step: object, position: int, values: NativePart) -> list[DeviceOp]:
     found = known(step)
     if found is not None and found.row.batch is not None:
         return [_batch_op(found.name, position, found.row.batch(found, values.form))]
@@ -404,7 +404,7 @@ def _batch_ops(step: Any, position: int, values: NativePart) -> list[DeviceOp]:
     return [*floats, _batch_op("Normalize", position, {"mean": values.mean, "std": values.std})]
 
 
-def native_step(step: Any, part: NativePart) -> NativeStep:
+def native_step(step: object, part: NativePart) -> NativeStep:
     """A step as the native part does it after the steps so far.
 
     Raises:
@@ -427,7 +427,7 @@ def native_step(step: Any, part: NativePart) -> NativeStep:
     )
 
 
-def _geometry(step: Any, position: int, values: NativePart) -> DeviceOp:
+def _geometry(step: object, position: int, values: NativePart) -> DeviceOp:
     """A flip or a crop: those of fastload.transforms that run on batches, too."""
     kind, op = type(step).__name__, values.ops[-1]
     if kind in ("RandomHorizontalFlip", "RandomVerticalFlip"):

@@ -131,7 +131,7 @@ def _to_dtype(step: Known, at: Place) -> NativeStep:
     return _image_to_dtype(str(given), scale, at, step.v2)
 
 
-def _to_dtypes(given: Mapping[Any, Any], scale: Any, at: Place) -> NativeStep:
+def _to_dtypes(given: Mapping[Any, Any], scale: object, at: Place) -> NativeStep:
     """A dtype for each of tv_tensors' classes: of images as of ToDtype(dtype), of masks the last
     conversion, of others none."""
     names = _by_class(given)
@@ -152,7 +152,7 @@ def _by_class(given: Mapping[Any, Any]) -> dict[str, Any]:
     return {key if isinstance(key, str) else key.__name__: value for key, value in given.items()}
 
 
-def _image_to_dtype(dtype: str, scale: Any, at: Place, v2: bool) -> NativeStep:
+def _image_to_dtype(dtype: str, scale: object, at: Place, v2: bool) -> NativeStep:
     if at.form == "image" and not at.is_tensor:
         if v2 and dtype.startswith("torch."):
             return _NOTHING  # v2 converts tensors only, and lets a Pillow image pass
@@ -269,7 +269,7 @@ def _random_crop(step: Known, at: Place) -> NativeStep:
     return NativeStep(crop, commutes=True)
 
 
-def _fills(fill: Any) -> tuple[int | tuple[int, ...], int]:
+def _fills(fill: object) -> tuple[int | tuple[int, ...], int]:
     """The fills of images and of masks: one for all, or a mapping of tv_tensors' classes and "others". One
     colour pads masks with 0."""
     if not isinstance(fill, Mapping):
@@ -280,12 +280,12 @@ def _fills(fill: Any) -> tuple[int | tuple[int, ...], int]:
     )
 
 
-def _label(fill: Any) -> int:
+def _label(fill: object) -> int:
     fill = 0 if isinstance(fill, tuple | list) and len(fill) > 1 else _bytes(fill)
     return fill if isinstance(fill, int) else 0
 
 
-def _bytes(fill: Any) -> int | tuple[int, ...]:
+def _bytes(fill: object) -> int | tuple[int, ...]:
     """A fill that is one whole number, or three."""
     values = fill if isinstance(fill, tuple | list) else (0 if fill is None else fill,)
     if len(values) not in (1, 3) or any(not isinstance(v, int | float) or v != int(v) for v in values):
@@ -358,7 +358,7 @@ def _filled(values: dict[str, Any], form: ImageForm) -> dict[str, Any]:
     return values
 
 
-def _is_colour(fill: Any) -> bool:
+def _is_colour(fill: object) -> bool:
     """One value or three, in the units of bytes."""
     values = fill if isinstance(fill, tuple) else (fill,)
     return len(values) in (1, 3) and all(isinstance(v, int | float) and 0 <= v <= 255 for v in values)
@@ -369,7 +369,7 @@ def _require(holds: bool) -> None:
         raise TransformError("no op on batches here")
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Lists as tuples, all the way down: values that hash."""
     return tuple(plain(v) for v in value) if isinstance(value, list | tuple) else value
 

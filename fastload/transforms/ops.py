@@ -31,7 +31,7 @@ def size_pair(size: SizeArgument, who: str) -> tuple[int, int]:
     return int(values[0]), int(values[1])
 
 
-def interpolation_name(value: Any, who: str) -> str:
+def interpolation_name(value: object, who: str) -> str:
     """Accepts "bilinear", "bicubic", or torchvision's InterpolationMode members of those names."""
     name = str(getattr(value, "value", value)).lower()
     if name not in ("bilinear", "bicubic"):

@@ -161,7 +161,7 @@ class Plan:
         """Names of the ops for whole batches, of all views."""
         return frozenset(op.name for plan in (self, *self.views) for op in plan.device)
 
-    def finish(self, image: Any) -> Any:
+    def finish(self, image: object) -> Any:
         """The sample, from the native part's CHW tensor: runs `python`."""
         if self.pillow:
             image = to_pillow(image)
@@ -184,7 +184,7 @@ class ViewSteps:
         return [_run(image, pillow, steps) for image, (pillow, steps) in zip(images, self.views, strict=True)]
 
 
-def _run(image: Any, pillow: bool, steps: Sequence[Callable[[Any], Any]]) -> Any:
+def _run(image: object, pillow: bool, steps: Sequence[Callable[[Any], Any]]) -> Any:
     if pillow:
         image = to_pillow(image)
     for step in steps:

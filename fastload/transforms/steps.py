@@ -46,7 +46,7 @@ _OF_PILLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
 """Functions of Pillow that torchvision calls for the steps that run natively."""
 
 
-def known(step: Any) -> Known | None:
+def known(step: object) -> Known | None:
     """The step, if it is exactly what torchvision made of one of the known classes, and does what it does
     there."""
     kind = type(step)
@@ -64,13 +64,13 @@ def known(step: Any) -> Known | None:
     return Known(name, _is_v2(kind), values)
 
 
-def replaced(step: Any) -> str:
+def replaced(step: object) -> str:
     """The reason why a step of a known class does not do torchvision's work, as a clause; "" if it does,
     or its class is unknown."""
     return replaced_on(step) or (functions_replaced([step]) if type(step).__name__ in LIBRARY else "")
 
 
-def replaced_on(step: Any) -> str:
+def replaced_on(step: object) -> str:
     """The reason of replaced(), without the functions that the class calls: parts of the object or its
     class that are not torchvision's."""
     kind = type(step)
@@ -126,7 +126,7 @@ def _global_hooks(kind: type) -> str:
     return "torch calls global forward hooks for every module" if found else ""
 
 
-def _unchanged(step: Any, values: Mapping[str, Any], table: Any) -> bool:
+def _unchanged(step: object, values: Mapping[str, Any], table: object) -> bool:
     """Returns True if AutoAugment holds the table that its policy names."""
     made = getattr(step, "_get_policies", None)
     return callable(made) and bool(made(values.get("policy")) == table)
@@ -144,11 +144,11 @@ def _in_v2(module: str) -> bool:
     return ".v2." in f"{module}."
 
 
-def _is_compose(step: Any) -> bool:
+def _is_compose(step: object) -> bool:
     return _ours(type(step)) and type(step).__name__ == "Compose"
 
 
-def class_mistake(step: Any) -> str:
+def class_mistake(step: object) -> str:
     """Text about a class that was given instead of an object, alone or in a container of torchvision's; ""
     if there is none."""
     if isinstance(step, type):
@@ -179,7 +179,7 @@ def flatten(transform: Any) -> list[Any]:
     return [transform]
 
 
-def entries_of(step: Any) -> tuple[Any, ...] | None:
+def entries_of(step: object) -> tuple[Any, ...] | None:
     """The transform of each view that a step makes of an image; None for a step that makes no list of views.
 
     lightly's MultiViewTransform counts, and what derives from it, unless it calls its transforms in a way of
@@ -231,18 +231,18 @@ def default_dtype() -> str:
     return "torch.float32" if torch is None else str(torch.get_default_dtype())
 
 
-def is_torchvisions(step: Any) -> bool:
+def is_torchvisions(step: object) -> bool:
     """Returns True if the class of a step, or one that it derives from, is torchvision's."""
     return any(_ours(kind) for kind in type(step).__mro__)
 
 
-def takes_image_alone(step: Any) -> bool:
+def takes_image_alone(step: object) -> bool:
     """Returns True if a step is one of torchvision.transforms (v1) that takes only an image."""
     kind = type(step)
     return _ours(kind) and not _is_v2(kind) and kind.__name__ not in _CALLERS
 
 
-def makes_floats(step: Any) -> bool:
+def makes_floats(step: object) -> bool:
     """Returns True if a step is v2's ToTensor, which makes floats of Pillow images."""
     found = known(step)
     return found is not None and found.v2 and found.name == "ToTensor"
@@ -254,11 +254,11 @@ def converts(step: Any) -> bool:
     return _derives(step, _CONVERSIONS) or (_is_compose(step) and any(map(converts, step.transforms)))
 
 
-def _derives(step: Any, names: Sequence[str]) -> bool:
+def _derives(step: object, names: Sequence[str]) -> bool:
     return any(_ours(kind) and kind.__name__ in names for kind in type(step).__mro__)
 
 
-def mixes(step: Any) -> bool:
+def mixes(step: object) -> bool:
     """Returns True if a step wants labels with its images: torchvision's MixUp or CutMix, a derived class,
     or a container with one."""
     if not is_torchvisions(step):
@@ -289,7 +289,7 @@ class Fingerprint:
     steps: tuple[Any, ...] = field(compare=False, repr=False)
 
 
-def fingerprint(transform: Any) -> Fingerprint:
+def fingerprint(transform: object) -> Fingerprint:
     """The fingerprint of a transform as it is now."""
     steps = flatten(transform)
     key = tuple((id(step), _parameters(step, steps)) for step in tuple(steps))
@@ -299,7 +299,7 @@ def fingerprint(transform: Any) -> Fingerprint:
     )
 
 
-def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
+def _parameters(step: object, kept: list[Any]) -> tuple[Any, ...]:
     """The parameters of one step; the steps of several views are added to `kept`."""
     if (entries := entries_of(step)) is not None:
         views = [flatten(entry) for entry in entries]
@@ -314,7 +314,7 @@ def _parameters(step: Any, kept: list[Any]) -> tuple[Any, ...]:
     return replaced_on(step), *values
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: object) -> Any:
     """A copy that compares by value: containers as tuples, small arrays as their values; anything else by
     its own equality."""
     if isinstance(value, list | tuple):
@@ -340,7 +340,7 @@ class TransformedDataset:
         TransformError: the transform cannot be planned.
     """
 
-    def __init__(self, transform: Any) -> None:
+    def __init__(self, transform: object) -> None:
         self._transform: Any = transform
         self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
         self._leaves = False  # True if the plan leaves ops to the device
@@ -348,7 +348,7 @@ class TransformedDataset:
         self._plan, self._planned = self._compiled(transform), fingerprint(transform)
 
     @abstractmethod
-    def _compiled(self, transform: Any) -> Plan:
+    def _compiled(self, transform: object) -> Plan:
         """The plan of a transform of samples like these."""
 
     @property
@@ -357,7 +357,7 @@ class TransformedDataset:
         return self._transform
 
     @transform.setter
-    def transform(self, transform: Any) -> None:
+    def transform(self, transform: object) -> None:
         plan = self._compiled(transform)
         self._plan, self._planned, self._transform = plan, fingerprint(transform), transform
 

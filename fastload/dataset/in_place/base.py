@@ -57,7 +57,7 @@ class InPlaceDataset(NativeSource):
     stored_fields: Sequence[str] = ()
     seed: int | None = None
 
-    def __init__(self, dataset: Any, transform: Any, listed: ListedImages) -> None:
+    def __init__(self, dataset: object, transform: object, listed: ListedImages) -> None:
         super().__init__(transform)
         self.dataset = dataset
         self._listed = listed
@@ -279,7 +279,7 @@ def _first_of_python(plan: Plan) -> str:
     return f"{why}: torch's way, as a whole"
 
 
-def _gives_tensors(transform: Any) -> bool:
+def _gives_tensors(transform: object) -> bool:
     """Returns True if the transform's own samples hold tensors, of which batches can be made; fastload's
     transforms always do so."""
     steps = flatten(transform)

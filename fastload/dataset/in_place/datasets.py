@@ -67,7 +67,7 @@ class InPlaceDatasets:
         """A pass begins: what it does not ask for is forgotten."""
         self._before, self._kept, self.why_not, self.asked = self._kept, {}, "", False
 
-    def find(self, dataset: Any) -> InPlaceDataset | None:
+    def find(self, dataset: object) -> InPlaceDataset | None:
         """The dataset as it is now, the same object while nothing of it but its transform changes; None
         where it is not read in place."""
         self.asked = True
@@ -80,7 +80,7 @@ class InPlaceDatasets:
             self._kept[id(dataset)] = kept
         return kept
 
-    def _found(self, dataset: Any) -> InPlaceDataset | None:
+    def _found(self, dataset: object) -> InPlaceDataset | None:
         before: Any = self._kept.get(id(dataset)) or self._before.get(id(dataset))
         for each in RECOGNISERS:
             if each.library in sys.modules and (found := each.recognise(dataset)) is not None:

@@ -46,7 +46,7 @@ class OnImages:
         to: name of the images in the samples; None: `column`.
     """
 
-    def __init__(self, transform: Any, column: str = "image", to: str | None = None) -> None:
+    def __init__(self, transform: object, column: str = "image", to: str | None = None) -> None:
         self.transform = transform
         self.column = column
         self.to = to
@@ -264,7 +264,7 @@ class ArrowDataset(InPlaceDataset):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: object,
         known: KnownTable,
         cache: str | os.PathLike[str] | None = None,
         before: object = None,
@@ -305,7 +305,7 @@ class ArrowDataset(InPlaceDataset):
             for name in self.fields
         }
 
-    def is_of(self, dataset: Any, known: KnownTable) -> bool:
+    def is_of(self, dataset: object, known: KnownTable) -> bool:
         """Returns True if it is made of that dataset, with the table and format that the dataset has now."""
         kept = self._known
         same = dataset is self.dataset and known.table is kept.table and known.indices is kept.indices

@@ -86,7 +86,7 @@ def opened(path: str) -> Any:
 _ITEM = OwnCode((Images, ("__getitem__",)), (__name__, ("opened",)))
 
 
-def recognised(dataset: Any) -> KnownDataset | None:
+def recognised(dataset: object) -> KnownDataset | None:
     """The dataset, if it is one of `Images`; None for any other. Raises NotInPlaceError if something of
     its way to a sample is replaced."""
     if not isinstance(dataset, Images):

@@ -58,7 +58,7 @@ class KnownDataset:
     open: Callable[[Any], Any]
 
 
-def recognised(dataset: Any) -> KnownDataset | None:
+def recognised(dataset: object) -> KnownDataset | None:
     """The dataset, if it is known; None for any other. See NOTE [ in place: what is recognised ].
 
     Raises:
@@ -133,7 +133,7 @@ def _transform(dataset: Any, owner: str) -> Any:
     return both.transform
 
 
-def _opener(dataset: Any, owner: str) -> Callable[[Any], Any]:
+def _opener(dataset: object, owner: str) -> Callable[[Any], Any]:
     loader = getattr(dataset, "loader", None)
     if loader is None:
         if owner not in _LISTS:
@@ -160,7 +160,7 @@ class _OwnCode:
     dataset: Any
     names: tuple[str, str]
 
-    def __call__(self, path: Any) -> Any:
+    def __call__(self, path: object) -> Any:
         one = copy.copy(self.dataset)
         for name, value in zip(self.names, ([path], [0]), strict=True):
             setattr(one, name, value)
@@ -175,7 +175,7 @@ def _together(name: str) -> Callable[[Any], _Read]:
     """(path, label) in one list."""
     get = attrgetter(name)
 
-    def read(dataset: Any) -> _Read:
+    def read(dataset: object) -> _Read:
         found = get(dataset)
         return (found,), lambda: found
 
@@ -194,7 +194,7 @@ def _apart(owner: str) -> Callable[[Any], _Read]:
     """Paths and labels in a list each."""
     get = attrgetter(*_LISTS[owner])
 
-    def read(dataset: Any) -> _Read:
+    def read(dataset: object) -> _Read:
         found = get(dataset)
         if len(found[0]) != len(found[1]):
             raise NotInPlaceError(f"it has {len(found[0])} files and {len(found[1])} labels")
@@ -220,7 +220,7 @@ def _naturalist(dataset: Any) -> _Read:
     return (index, names), lambda: ((os.path.join(root, names[label], name), label) for label, name in index)
 
 
-def _own_modes(dataset: Any) -> _Read:
+def _own_modes(dataset: object) -> _Read:
     raise NotInPlaceError("it leaves images in their own mode: grey ones have one channel")
 
 

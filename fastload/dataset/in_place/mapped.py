@@ -234,7 +234,7 @@ def _extents(
     return place
 
 
-def _local(path: Any) -> str:
+def _local(path: object) -> str:
     if not isinstance(path, str) or not path or "://" in path or "::" in path:
         raise NotInPlaceError(f"one of its images has no file on this machine, but {path!r}")
     return checked_path(path)

@@ -38,7 +38,7 @@ class PlacedDataset(InPlaceDataset):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: object,
         known: KnownSamples,
         cache: str | os.PathLike[str] | None = None,
         before: object = None,
@@ -60,7 +60,7 @@ class PlacedDataset(InPlaceDataset):
             self.image_field: "image"
         }
 
-    def is_of(self, dataset: Any, known: KnownSamples) -> bool:
+    def is_of(self, dataset: object, known: KnownSamples) -> bool:
         """Returns True if it is made of that dataset, with the source and fields that the dataset has now."""
         return dataset is self.dataset and known.source is self._known.source and known.fields == self.fields
 

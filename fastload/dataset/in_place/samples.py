@@ -62,7 +62,7 @@ class Samples(ShownAsText, Dataset[Any]):
     def __init__(
         self,
         source: ReadableSource,
-        transform: Any = None,
+        transform: object = None,
         fields: Sequence[str] | None = None,
         reopen: Callable[[], ReadableSource] | None = None,
     ) -> None:
@@ -165,7 +165,7 @@ class KnownSamples:
 _ITEM = OwnCode((Samples, ("__getitem__", "__len__", "is_pair")), (__name__, ("opened",)))
 
 
-def recognised(dataset: Any) -> KnownSamples | None:
+def recognised(dataset: object) -> KnownSamples | None:
     """The dataset, if it is one of `Samples`; None for any other. Raises NotInPlaceError if code on the
     way to a sample is replaced."""
     if not isinstance(dataset, Samples):

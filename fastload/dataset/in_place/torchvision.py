@@ -29,7 +29,7 @@ class FileDataset(InPlaceDataset):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: object,
         known: KnownDataset,
         cache: str | os.PathLike[str] | None = None,
         before: object = None,
@@ -40,7 +40,7 @@ class FileDataset(InPlaceDataset):
         self._lists = tuple(list(each) for each in known.lists)
         self._open = known.open
 
-    def is_of(self, dataset: Any, known: KnownDataset) -> bool:
+    def is_of(self, dataset: object, known: KnownDataset) -> bool:
         """Returns True if it is made of that dataset, with the lists that the dataset has now."""
         same = dataset is self.dataset and known.open == self._open and len(known.lists) == len(self._lists)
         return same and all(now == kept for now, kept in zip(known.lists, self._lists, strict=True))
