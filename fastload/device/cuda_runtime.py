@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
 
 import torch
 
 _RELAXED = 2
 """cudaStreamCaptureModeRelaxed: while another thread captures a graph, this one may call whatever it
 likes."""
+
+
+_Call = Callable[..., int]
+"""A call of the driver, which returns a CUresult."""
+_NOT_SUPPORTED = 801
+"""CUDA_ERROR_NOT_SUPPORTED."""
+
+
+def _absent(*arguments: object) -> int:
+    """Stands for a call that the driver does not have."""
+    return _NOT_SUPPORTED
 
 
 class Runtime:
@@ -29,20 +39,20 @@ class Runtime:
     def __init__(self, runtime: object, driver: object, prefix: str) -> None:
         self._last_error = getattr(runtime, f"{prefix}GetLastError")
         self._exchange = getattr(runtime, f"{prefix}ThreadExchangeStreamCaptureMode")
-        self._record: Any = getattr(driver, "cuCtxRecordEvent", None)
-        self._current: Any = getattr(driver, "cuCtxGetCurrent", None)
+        self._record: _Call = getattr(driver, "cuCtxRecordEvent", _absent)
+        self._current: _Call = getattr(driver, "cuCtxGetCurrent", _absent)
 
     @property
     def records_contexts(self) -> bool:
         """True if record_context() can be called: drivers of CUDA 12.5 and later."""
-        return self._record is not None and self._current is not None
+        return _absent not in (self._record, self._current)
 
     def clear_error(self) -> None:
         """Clears the error that a refused call has left in this thread: the next kernel's launch would
         report it."""
         self._last_error()
 
-    def record_context(self, event: Any) -> None:
+    def record_context(self, event: torch.cuda.Event) -> None:
         """Records an event, which was recorded before, over all work that was queued on the current device,
         on whatever stream.
 
@@ -87,7 +97,7 @@ def runtime() -> Runtime | None:
         return None
 
 
-def _loaded(name: str) -> Any:
+def _loaded(name: str) -> ctypes.CDLL | None:
     """The library of a name that this process has mapped; None: there is none."""
     with open("/proc/self/maps") as maps:
         paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count("/")}

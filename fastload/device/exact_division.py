@@ -12,9 +12,9 @@ a comes from one of 256 bytes and b is one of four constants, so every case is t
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
 @cache
@@ -45,7 +45,7 @@ def divides(mean: tuple[float, ...], std: tuple[float, ...], reciprocal: bool) -
         )
 
 
-def _corrected(a: Any, b: Any, r: Any) -> bool:
+def _corrected(a: npt.NDArray[np.float32], b: np.float32, r: np.float32) -> bool:
     """Returns True if product and correction give a / b for every value of `a`.
 
     float64 holds the first fused operation exactly before it is rounded. It holds the second exactly but for

@@ -20,7 +20,7 @@ A slot is neither refilled nor unmapped before its event has passed.
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -90,9 +90,9 @@ class Registered:
         stream: the loader's stream, on which alone slots are read; None: users read them on any.
     """
 
-    def __init__(self, stream: object = None) -> None:
+    def __init__(self, stream: torch.cuda.Stream | None = None) -> None:
         self._stream = stream
-        self._cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
 
     def pin(self, address: int, size: int) -> bool:
         """Registers memory. Returns False, with a warning, if the driver refuses."""
@@ -118,7 +118,7 @@ class Registered:
 class StreamEvent:
     """Event recorded on one stream."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: torch.cuda.Stream) -> None:
         self._event = stream.record_event()
 
     def query(self) -> bool:
@@ -184,7 +184,7 @@ def _warn_refused(size: int, reason: str) -> None:
     )
 
 
-def _relaxed() -> Any:
+def _relaxed() -> AbstractContextManager[None]:
     runtime = cuda_runtime.runtime()
     return nullcontext() if runtime is None else runtime.relaxed()
 

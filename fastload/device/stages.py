@@ -199,7 +199,7 @@ class StageCall:
         ]."""
         return "batch" not in self.keys and not self.trained
 
-    def __call__(self, batch: object, key: BatchKey, fields: BatchFields) -> Any:
+    def __call__(self, batch: object, key: BatchKey, fields: BatchFields) -> object:
         number = key.number if self.view is None else key.number + (self.view << _VIEW_BITS)
         given = {
             "seed": key.seed,
@@ -234,7 +234,7 @@ class StageCall:
             raise ArgumentError(f"batch_transform: {self.call!r} takes labels, and this batch has none")
         return changed(batch, (image, label), self.call(images, part_at(batch, label), **keyed))
 
-    def _formed(self, batch: object, fields: BatchFields) -> Any:
+    def _formed(self, batch: object, fields: BatchFields) -> object:
         """The batch with all of its images, or of each the one view, in the form that they are asked for."""
         for path in fields.images_in(batch):
             images = part_at(batch, path)
@@ -247,7 +247,7 @@ class StageCall:
             batch = with_part(batch, path, formed)
         return batch
 
-    def _of_view(self, batch: Any, at: tuple[Path, Path | None] | None, keyed: dict[str, Any]) -> Any:
+    def _of_view(self, batch: Any, at: tuple[Path, Path | None] | None, keyed: dict[str, Any]) -> object:
         """The batch with its one view changed; a batch without an image's place is the list of views."""
         views = list(batch if at is None else part_at(batch, at[0]))
         assert self.view is not None
@@ -255,8 +255,13 @@ class StageCall:
         return views if at is None else changed(batch, at[:1], (views,))
 
     def _with_objects(
-        self, batch: object, image: Path, objects: Mapping[str, Path], keyed: dict[str, Any], fields: BatchFields
-    ) -> Any:
+        self,
+        batch: object,
+        image: Path,
+        objects: Mapping[str, Path],
+        keyed: dict[str, Any],
+        fields: BatchFields,
+    ) -> object:
         """See NOTE [ batch stages: what goes with the images ]. `objects`: where the fields are that lie
         in the images."""
         given: dict[str, dict[str, Any]] = {}
@@ -338,7 +343,7 @@ def has_parameters(value: object, depth: int = 4) -> bool:
     return any(has_parameters(part, depth - 1) for part in parts)
 
 
-def _parameters(transform: Any) -> list[inspect.Parameter]:
+def _parameters(transform: Callable[..., object]) -> list[inspect.Parameter]:
     try:
         return list(
             inspect.signature(
@@ -349,7 +354,7 @@ def _parameters(transform: Any) -> list[inspect.Parameter]:
         return []
 
 
-def _keys(transform: object) -> tuple[str, ...]:
+def _keys(transform: Callable[..., object]) -> tuple[str, ...]:
     names = {each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY}
     return tuple(name for name in ("seed", "epoch", "indices", "occurrences", "batch") if name in names)
 
@@ -358,14 +363,14 @@ _OBJECTS = ("masks", "boxes", "keypoints", "box_format")
 _PAIRS = (*_OBJECTS, "keypoint_pairs")
 
 
-def _takes(transform: object, *names: str) -> bool:
+def _takes(transform: Callable[..., object], *names: str) -> bool:
     """Returns True if a transform has all of these names as keyword-only parameters."""
     return set(names) <= {
         each.name for each in _parameters(transform) if each.kind is inspect.Parameter.KEYWORD_ONLY
     }
 
 
-def _takes_labels(transform: object) -> bool:
+def _takes_labels(transform: Callable[..., object]) -> bool:
     """Returns True if a transform requires two positional arguments, or is a torchvision class that mixes
     images and labels."""
     if mixes(transform):
@@ -389,7 +394,7 @@ def places(batch: object, fields: BatchFields) -> tuple[Path, Path | None] | Non
     return ((0,), (1,)) if isinstance(batch, list | tuple) and batch else None
 
 
-def changed(batch: object, at: Sequence[Path], values: Sequence[Any]) -> Any:
+def changed(batch: object, at: Sequence[Path], values: Sequence[Any]) -> object:
     """A batch of the same type, with other values at these places."""
     for path, value in zip(at, values, strict=True):
         batch = with_part(batch, path, value)
@@ -400,7 +405,7 @@ def changed(batch: object, at: Sequence[Path], values: Sequence[Any]) -> Any:
 class FormedSamples:
     """A collate_fn that first applies a Form to the images of each sample."""
 
-    collate: Any
+    collate: Callable[[Any], Any]
     form: TensorForm
     fields: BatchFields
     batched: bool
@@ -410,7 +415,7 @@ class FormedSamples:
             [self._formed(sample) for sample in samples] if self.batched else self._formed(samples)
         )
 
-    def _formed(self, sample: object) -> Any:
+    def _formed(self, sample: object) -> object:
         for path in self.fields.images_in(sample):
             image = part_at(sample, path)
             formed = (

@@ -10,7 +10,6 @@ because torch rounds between them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
@@ -245,15 +244,11 @@ def to_float(
     means, stds = tuple(mean or (0.0,) * 3), tuple(std or (1.0,) * 3)
     values = (*means, *(-value for value in stds), *inverses(stds))
     flags = (reciprocal, mean is not None, divides(means, stds, reciprocal))
-    kernel: Any
+    kernel: triton.JITFunction
     grid: tuple[int, ...]
     if from_last and to_last:
-        kernel, size, extent, grid = (
-            _innermost,
-            RUNS,
-            images.numel(),
-            (triton.cdiv(images.numel(), RUNS * 48),),
-        )
+        kernel, size, extent = _innermost, RUNS, images.numel()
+        grid = (triton.cdiv(extent, RUNS * 48),)
     elif to_last:
         kernel, size, extent, grid = _to_last, RUNS, plane, (batch, triton.cdiv(plane, RUNS * 16))
     elif from_last:

@@ -107,7 +107,7 @@ class Lane:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self.stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()  # guards _taken
         self._taken: deque[Any] = deque(maxlen=LOOP_AHEAD)
 
@@ -115,7 +115,7 @@ class Lane:
         """Makes the side stream wait for what the calling thread has queued on its own."""
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
-    def take(self, stream: Any) -> None:
+    def take(self, stream: torch.cuda.Stream) -> None:
         """Notes that the loop takes a batch, on this stream."""
         event = stream.record_event()
         with self._lock:
@@ -190,10 +190,10 @@ class TransferredBatch:
     """A batch on its device. `event` marks the end of the work queued on it. Left to the loop's thread are
     the stages `left`, and, if `closed`, the way to the device of objects that move themselves."""
 
-    batch: Any
+    batch: object
     key: BatchKey
     left: tuple[StageCall, ...] = ()
-    event: Any = None
+    event: torch.cuda.Event | None = None
     closed: bool = False
 
 
@@ -224,13 +224,14 @@ class Transfer:
         )
         self._early, self._late = transfer_plan.stages[:first], transfer_plan.stages[first:]
         self.has_rest = self._lane is not None or bool(self._late)
-        pins = transfer_plan.pin and pinning.can_register()
-        self._current = (
-            self._lane.device if self._lane is not None else torch.cuda.current_device() if pins else None
-        )
+        self._current: torch.device | int | None = None
+        if self._lane is not None:
+            self._current = self._lane.device
+        elif transfer_plan.pin and pinning.can_register():
+            self._current = torch.cuda.current_device()
 
     @property
-    def stream(self) -> Any:
+    def stream(self) -> torch.cuda.Stream | None:
         """The stream that copies are queued on; None without CUDA."""
         return None if self._lane is None else self._lane.stream
 
@@ -252,7 +253,7 @@ class Transfer:
             if runtime is not None:
                 runtime.relax_capture()
 
-    def _on(self, stream: Any = None) -> AbstractContextManager[Any]:
+    def _on(self, stream: torch.cuda.Stream | None = None) -> AbstractContextManager[Any]:
         """The device as the current one, and a stream of it."""
         if self._lane is None:
             return nullcontext()
@@ -285,14 +286,14 @@ class Transfer:
         time in which it is queued."""
         return nullcontext() if tracing.active is None or not there else tracing.Span(tracing.active, stage)
 
-    def _to_device(self, made: list[Any]) -> Any:
+    def _to_device(self, made: list[object]) -> object:
         batch = made.pop()
         device = self._transfer_plan.device
         if device is not None:
             return to_device(batch, device, closed=self._lane is None)
         return pin_batch(batch) if self._transfer_plan.pin else batch  # type: ignore[no-untyped-call]
 
-    def _staged(self, stages: tuple[StageCall, ...], batch: object, key: BatchKey) -> Any:
+    def _staged(self, stages: tuple[StageCall, ...], batch: object, key: BatchKey) -> object:
         if not stages:
             return batch
         with quiet(self._transfer_plan.device), torch.no_grad(), self._traced("augment"):
@@ -301,14 +302,15 @@ class Transfer:
                 batch = stage(batch, key, self._transfer_plan.fields)
         return batch
 
-    def get(self, moved: TransferredBatch) -> Any:
+    def get(self, moved: TransferredBatch) -> object:
         """The batch, for the loop's thread: whatever that thread queues from now on runs after the work on
         the batch."""
         batch = moved.batch
         if self._lane is not None:
             current = torch.cuda.current_stream(self._lane.device)
             self._lane.take(current)
-            current.wait_event(moved.event)
+            if moved.event is not None:
+                current.wait_event(moved.event)
             record_stream(batch, current)
             if moved.closed:
                 batch = to_device(batch, self._lane.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, TypeGuard
 
 from PIL import Image
 
@@ -62,40 +62,36 @@ class LazyCore:
         following = None if recipe is None else recipe.then(step)
         return None if following is None else LazyCore(following)
 
-    def copy(self) -> Any:
+    def copy(self) -> LazyCore | Core:
         """As ImagingCore.copy."""
         recipe = self._recipe
         return self.real().copy() if recipe is None else LazyCore(recipe)
 
-    def crop(self, box: Any) -> Any:
+    def crop(self, box: object) -> LazyCore | Core:
         """As ImagingCore.crop."""
         made = self._then(Crop(box)) if _is_box(box) and _fits(box[2] - box[0], box[3] - box[1]) else None
         return self.real().crop(box) if made is None else made
 
-    def resize(self, size: Any, filter: Any = 0, box: Any = None) -> Any:
+    def resize(self, size: object, filter: object = 0, box: object = None) -> LazyCore | Core:
         """As ImagingCore.resize."""
         made = None
-        if (
-            _is_size(size)
-            and isinstance(filter, int)
-            and (box is None or _is_within(box, self.size, (int, float)))
-        ):
-            made = self._then(Resize(size, int(filter), (0, 0, *self.size) if box is None else tuple(box)))
+        if _is_size(size) and isinstance(filter, int) and (box is None or _is_within(box, self.size)):
+            made = self._then(Resize(size, int(filter), (0, 0, *self.size) if box is None else box))
         return self.real().resize(size, filter, box) if made is None else made
 
-    def reduce(self, factor: Any, box: Any) -> Any:
+    def reduce(self, factor: object, box: object) -> LazyCore | Core:
         """As ImagingCore.reduce."""
         made = None
-        if _is_size(factor) and _is_within(box, self.size, int):
-            made = self._then(Reduce(factor, tuple(box)))
+        if _is_size(factor) and _is_within(box, self.size) and _is_whole(box):
+            made = self._then(Reduce(factor, box))
         return self.real().reduce(factor, box) if made is None else made
 
-    def transpose(self, method: object) -> Any:
+    def transpose(self, method: object) -> LazyCore | Core:
         """As ImagingCore.transpose."""
         made = self._then(Transpose(int(method))) if isinstance(method, int) and 0 <= method <= 6 else None
         return self.real().transpose(method) if made is None else made
 
-    def convert(self, mode: object, *dither: object) -> Any:
+    def convert(self, mode: object, *dither: object) -> LazyCore | Core:
         """As ImagingCore.convert."""
         plain = (
             type(mode) is str
@@ -119,7 +115,7 @@ _PIXELS_MOST = 1 << 26
 """Pixels of a result from which Pillow is asked, which finds out at once if there is no memory for them."""
 
 
-def _is_box(value: object) -> bool:
+def _is_box(value: object) -> TypeGuard[tuple[int, int, int, int]]:
     """Returns True for a box of integers, none of them large."""
     if type(value) is not tuple or len(value) != 4:
         return False
@@ -128,7 +124,7 @@ def _is_box(value: object) -> bool:
     return whole and -_AWAY_MOST < min(value) and max(value) < _AWAY_MOST
 
 
-def _is_size(value: object) -> bool:
+def _is_size(value: object) -> TypeGuard[tuple[int, int]]:
     return (
         type(value) is tuple and len(value) == 2 and type(value[0]) is type(value[1]) is int and _fits(*value)
     )
@@ -138,12 +134,17 @@ def _fits(width: int, height: int) -> bool:
     return 0 < width < _SIDE_MOST and 0 < height < _SIDE_MOST and width * height <= _PIXELS_MOST
 
 
-def _is_within(box: Any, size: tuple[int, int], kind: Any) -> bool:
-    """Returns True for a box of such numbers that is not empty and lies in an image of that size."""
+def _is_whole(box: object) -> TypeGuard[tuple[int, int, int, int]]:
+    """Returns True for a box of integers."""
+    return type(box) is tuple and len(box) == 4 and all(isinstance(side, int) for side in box)
+
+
+def _is_within(box: object, size: tuple[int, int]) -> TypeGuard[tuple[float, float, float, float]]:
+    """Returns True for a box of numbers that is not empty and lies in an image of that size."""
     if type(box) is not tuple or len(box) != 4:
         return False
     for side in box:
-        if not isinstance(side, kind) or type(side) is bool:
+        if not isinstance(side, int | float) or type(side) is bool:
             return False
     inside = 0 <= box[0] <= size[0] >= box[2] and 0 <= box[1] <= size[1] >= box[3]
     return bool(inside and box[0] < box[2] - _THIN and box[1] < box[3] - _THIN)

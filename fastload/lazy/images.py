@@ -28,16 +28,19 @@ import copyreg
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, SupportsIndex
 
 from PIL import Image, JpegImagePlugin
 
 from fastload.lazy import counts, pillow_code
 from fastload.lazy.compressed import CompressedImage, Known
 from fastload.lazy.core_image import LazyCore
+from fastload.lazy.pixels import Array, Core
 from fastload.lazy.reading import FileCalls, read_at_once
 from fastload.lazy.recipe import Recipe
 
+_Function = Callable[..., Any]
+"""A function of Pillow's class, to be called with an image."""
 _Plain = Image.Image
 _PlainFile = JpegImagePlugin.JpegImageFile
 _SLOT = "_im" if isinstance(vars(_Plain).get("im"), property) else "im"
@@ -55,9 +58,9 @@ class _PillowFace:
     def load(self) -> None:
         """Loads nothing: the pixels stay a recipe."""
 
-    def _new(self, core: Any) -> Any:
+    def _new(self, core: Any) -> Image.Image:
         this: Any = self
-        new: Any = _Plain._new(this, core)
+        new = _Plain._new(this, core)
         if type(core) is LazyCore:
             new.__class__ = _ImageView
         return new
@@ -102,7 +105,8 @@ class _Lazy:
     def __array_interface__(self) -> dict[str, Any]:
         pixels = _pixels_of(self, "__array_interface__")
         if pixels is None:
-            return _made(self).__array_interface__  # type: ignore[no-any-return]
+            made: dict[str, Any] = _made(self).__array_interface__
+            return made
         return {
             "version": 3,
             "data": memoryview(pixels.data).toreadonly(),
@@ -110,12 +114,12 @@ class _Lazy:
             "typestr": "|u1",
         }
 
-    def __reduce_ex__(self, protocol: object) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
         image = _made(self)
-        reduce: Any = copyreg.dispatch_table.get(type(image))
+        reduce = copyreg.dispatch_table.get(type(image))
         return image.__reduce_ex__(protocol) if reduce is None else reduce(image)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> bool:
         plain = self._plain
         if isinstance(other, _Plain):
             _make_plain(self)
@@ -149,7 +153,7 @@ class _Method:
         self._name, self._call = name, call
         self._own: tuple[Any, Any] = (None, None)
 
-    def __get__(self, image: Any, kind: Any) -> Any:
+    def __get__(self, image: _Lazy | None, kind: type[_Lazy]) -> object:
         function = getattr(kind._plain, self._name, None)
         if function is None:  # a program has taken it away
             _make_plain(image, self._name)
@@ -204,22 +208,22 @@ class LazyPixels:
 
     def __init__(self, core: LazyCore, readonly: int) -> None:
         self._core, self._readonly = core, readonly
-        self._access: Any = None
+        self._access: Core = None
 
-    def _made(self) -> Any:
+    def _made(self) -> Core:
         if self._access is None:
             if not self._core.made:
                 counts.whole("load")
             self._access = self._core.real().pixel_access(self._readonly)
         return self._access
 
-    def __getitem__(self, at: object) -> Any:
+    def __getitem__(self, at: object) -> object:
         return self._made()[at]
 
     def __setitem__(self, at: object, colour: object) -> None:
         self._made()[at] = colour
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._made(), name)
 
 
@@ -278,19 +282,19 @@ def _made(image: object) -> Any:
     return image
 
 
-def _loaded(function: Any, image: Any) -> Any:
+def _loaded(function: _Function, image: Any) -> object:
     """As Image.load; the pixels are made when the result is asked for one."""
     core = _core_of(image, "load")
     return function(image) if core is None else LazyPixels(core, image.readonly)
 
 
-def _bytes_of(function: Any, image: Any, *args: Any, **options: Any) -> Any:
+def _bytes_of(function: _Function, image: object, *args: object, **options: object) -> object:
     """As Image.tobytes; the bytes of the pixels as they are come straight from the file."""
     pixels = None if args or options else _pixels_of(image, "tobytes")
     return function(_made(image), *args, **options) if pixels is None else pixels.tobytes()
 
 
-def _pixels_of(image: Any, method: str) -> Any:
+def _pixels_of(image: Any, method: str) -> Array | None:
     """The pixels of a lazy image as an array, straight from its file; None for one that is a plain one by
     now, or has a size of its own."""
     core = _core_of(image, method)
@@ -300,14 +304,14 @@ def _pixels_of(image: Any, method: str) -> Any:
     return core.array()
 
 
-def _composed(function: Any, image: Any, *args: Any, **options: Any) -> Any:
+def _composed(function: _Function, image: Any, *args: object, **options: object) -> object:
     """Calls Pillow's own method with a view as its `self`."""
     if _differs(image):
         _make_plain(image, function.__name__)
         return function(image, *args, **options)
     view = object.__new__(image._view)
     view.__dict__ = image.__dict__
-    result: Any = function(view, *args, **options)
+    result = function(view, *args, **options)
     core = view.__dict__.get(_SLOT)
     if core is not None and (type(core) is not LazyCore or core.made):
         if type(core) is LazyCore:
@@ -326,7 +330,7 @@ setattr(_Lazy, "load", _Method("load", _loaded))  # noqa: B010
 setattr(_Lazy, "tobytes", _Method("tobytes", _bytes_of))  # noqa: B010
 
 
-def _load(image: Any) -> None:
+def _load(image: JpegImagePlugin.JpegImageFile) -> None:
     """Loads an image file as ImageFile.load does: into a recipe, or, where its pixels cannot be asked for
     later, by Pillow."""
     config = image.decoderconfig
@@ -343,14 +347,14 @@ def _load(image: Any) -> None:
         found = calls.jpeg(*how)
     if found is not None and _size_at(found[1], eighths) == image.size:
         _read(image, *found, eighths)
-        if exclusive:
+        if exclusive and file is not None:
             file.close()
         return
     counts.left("damaged, or of a kind that the own decoder does not know")
     _load_again(image, calls or FileCalls(file), file)
 
 
-def _load_again(image: Any, calls: FileCalls, file: Any) -> None:
+def _load_again(image: Any, calls: FileCalls, file: object) -> None:
     """Has an image loaded by Pillow, to which `calls` stands for the file."""
     _settle(image)
     image.fp = calls
@@ -366,7 +370,7 @@ def _size_at(known: Known, eighths: int) -> tuple[int, int]:
     return -(-known.width * eighths // 8), -(-known.height * eighths // 8)
 
 
-def _is_usual(image: Any) -> bool:
+def _is_usual(image: JpegImagePlugin.JpegImageFile) -> bool:
     """Returns True if Pillow would decode a whole file that it reads itself, in blocks."""
     mode, block = image.mode, image.decodermaxblock
     usual = mode in ("RGB", "L") and image.fp is not None and type(block) is int and block > 0

@@ -24,11 +24,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fastload.common.imports import after_import
 from fastload.common.originals import original, stand_in
 from fastload.lazy import counts, pillow_code
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Exactness: TypeAlias = Literal["exact", "fast"]
 _PLUGIN = "PIL.JpegImagePlugin"
@@ -69,9 +72,9 @@ class _Opening:
         if not self.threads and self.everywhere is None and table.get("JPEG", (None,))[0] is self:
             table["JPEG"] = self._own
 
-    def __call__(self, file: object, filename: object = None) -> Any:
+    def __call__(self, file: object, filename: object = None) -> Image.Image:
         """Pillow's function, and then the lazy class."""
-        image = self._own[0](file, filename)
+        image: Image.Image = self._own[0](file, filename)
         exactness = self.threads.get(threading.get_ident(), self.everywhere)
         if exactness is None:
             return image
@@ -93,7 +96,7 @@ def _classes() -> dict[Exactness, tuple[Any, Callable[[], bool | None]]]:
     return {"exact": (images.LazyFile, decoder_agrees), "fast": (images.FastFile, decoder_agrees)}
 
 
-def _made_lazy(image: Any, exactness: Exactness) -> str:
+def _made_lazy(image: Image.Image, exactness: Exactness) -> str:
     """Gives an image that Pillow has opened its lazy class. Returns why not, or "" if that is done or the
     class is a program's."""
     if why := pillow_code.replaced():

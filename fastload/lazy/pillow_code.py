@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FunctionType
-from typing import Any, Generic, TypeVar
+from types import FunctionType, ModuleType
+from typing import Generic, TypeVar
 
 from fastload.common.originals import OwnCode, Place
 
@@ -56,8 +56,7 @@ class _PillowCode(OwnCode):
 
     def _looked_at(self) -> tuple[list[Place], list[FunctionType]]:
         places, functions = super()._looked_at()
-        image: Any = sys.modules.get("PIL.Image")
-        plugin: Any = sys.modules.get("PIL.JpegImagePlugin")
+        image, plugin = _modules()
         if image is None or plugin is None:
             return places, functions
         tables: list[Place] = [
@@ -71,9 +70,12 @@ class _PillowCode(OwnCode):
         return super()._compare() or _tables_changed()
 
 
+def _modules() -> tuple[ModuleType | None, ModuleType | None]:
+    return sys.modules.get("PIL.Image"), sys.modules.get("PIL.JpegImagePlugin")
+
+
 def _tables_changed() -> str:
-    image: Any = sys.modules.get("PIL.Image")
-    plugin: Any = sys.modules.get("PIL.JpegImagePlugin")
+    image, plugin = _modules()
     if image is None or plugin is None:
         return ""
     if "jpeg" in image.DECODERS or "raw" in image.ENCODERS:

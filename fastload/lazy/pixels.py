@@ -7,7 +7,8 @@ in it.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,22 @@ from PIL import _imaging as library
 Array: TypeAlias = npt.NDArray[np.uint8]
 Core: TypeAlias = Any
 """An ImagingCore of Pillow: the object behind an image's `im`."""
-_new: Any = library.new
-_jpeg_decoder: Any = library.jpeg_decoder
-_raw_decoder: Any = library.raw_decoder
-_raw_encoder: Any = library.raw_encoder
+_new: Callable[..., Core] = library.new
+_jpeg_decoder: Callable[..., Any] = library.jpeg_decoder
+_raw_decoder: Callable[..., Any] = library.raw_decoder
+_raw_encoder: Callable[..., Any] = library.raw_encoder
+
+
+class _Decoder(Protocol):
+    """One of Pillow's decoders in C."""
+
+    def setimage(self, core: Core, extents: tuple[int, int, int, int]) -> object: ...
+
+    def decode(self, data: Any) -> tuple[int, int]: ...
+
+    def cleanup(self) -> object: ...
+
+
 _BLOCK = 1 << 16
 """Bytes of a file that Pillow gives its decoder at a time."""
 
@@ -77,7 +90,7 @@ def decoded_by_pillow(data: bytes, size: tuple[int, int], mode: str, scale: int 
     return core
 
 
-def _decode(decoder: Any, core: Core, blocks: list[Any]) -> None:
+def _decode(decoder: _Decoder, core: Core, blocks: Sequence[Any]) -> None:
     """Runs one of Pillow's decoders on the blocks of a file, as ImageFile.load does."""
     try:
         decoder.setimage(core, (0, 0, *core.size))

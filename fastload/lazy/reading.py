@@ -68,7 +68,7 @@ class _Call(NamedTuple):
 
     name: str
     argument: int
-    result: Any
+    result: object
     error: Exception | None
 
 
@@ -119,7 +119,7 @@ class FileCalls:
                     return None
         return None
 
-    def _call(self, name: str, argument: int) -> Any:
+    def _call(self, name: str, argument: int) -> object:
         try:
             result = getattr(self._file, name)(argument)
         except Exception as error:
@@ -128,7 +128,7 @@ class FileCalls:
         self._made.append(_Call(name, argument, result, None))
         return result
 
-    def _again(self, name: str, argument: int) -> Any:
+    def _again(self, name: str, argument: int) -> object:
         """The result of a call that was made, or that of a new one."""
         if not self._made or self._made[0][:2] != (name, argument):
             return getattr(self._file, name)(argument)
@@ -139,11 +139,11 @@ class FileCalls:
             self._given += len(call.result)
         return call.result
 
-    def seek(self, position: int) -> Any:
+    def seek(self, position: int) -> object:
         """As the file's, for Pillow."""
         return self._again("seek", position)
 
-    def read(self, size: int) -> Any:
+    def read(self, size: int) -> object:
         """As the file's, for Pillow."""
         return self._again("read", size)
 
@@ -153,5 +153,5 @@ class FileCalls:
             with suppress(Exception):
                 self._file.seek(self._given)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)

@@ -31,7 +31,9 @@ from fastload.transforms.steps import (
 _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
 
 
-def compile_plan(transform: object, *, device: bool = False, boxes: bool = False, whole: bool = False) -> Plan:
+def compile_plan(
+    transform: object, *, device: bool = False, boxes: bool = False, whole: bool = False
+) -> Plan:
     """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested
     mixture.
 
