@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -28,20 +28,20 @@ class OrderArguments:
         own_generator: the generator was made here, for an order that follows (seed, epoch).
     """
 
-    shuffle: bool | None
-    sampler: Any
-    batch_sampler: Any
+    shuffle: bool | str | None
+    sampler: Iterable[Any] | None
+    batch_sampler: Iterable[Any] | None
     generator: torch.Generator | None
     drop_last: bool
     own_generator: bool = False
 
 
 def order_of(
-    dataset: Any,
+    dataset: object,
     *,
-    shuffle: Any,
-    sampler: Any,
-    batch_sampler: Any,
+    shuffle: bool | str | None,
+    sampler: Iterable[Any] | None,
+    batch_sampler: Iterable[Any] | None,
     generator: torch.Generator | None,
     seed: int | None,
     drop_last: bool,
@@ -107,7 +107,7 @@ def _sharded(
         batches = ShardedBatchSampler(given.batch_sampler, shard, drop_last=drop_last, even=even)
         return OrderArguments(None, None, batches, given.generator, False)
     if given.sampler is not None and given.batch_sampler is None and not given.shuffle:
-        sampler: Any = ShardedSampler(dataset, given.sampler, shard, drop_last=drop_last, even=even)
+        sampler: Iterable[Any] = ShardedSampler(dataset, given.sampler, shard, drop_last=drop_last, even=even)
         return OrderArguments(None, sampler, None, given.generator, drop_last)
     if given.sampler is not None or given.batch_sampler is not None:
         return given

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -337,19 +337,25 @@ def facts_of(index_sampler: object, private: torch.Generator | None = None) -> S
     )
 
 
-def is_stateful(thing: Any) -> bool:
+def is_stateful(thing: object) -> bool:
     """Returns True if a sampler or a dataset has both load_state_dict() and a state_dict() that needs no
     arguments."""
     return _has_state(thing) and _needs_nothing(thing.state_dict)
 
 
-def state_needs_arguments(thing: Any) -> bool:
+def state_needs_arguments(thing: object) -> bool:
     """Returns True if only a caller who knows the dataset's own protocol can take its state, as Mosaic's
     and LitData's loaders do."""
     return _has_state(thing) and not _needs_nothing(thing.state_dict)
 
 
-def _has_state(thing: object) -> bool:
+class _Stateful(Protocol):
+    """An object with a state."""
+
+    def state_dict(self) -> object: ...
+
+
+def _has_state(thing: object) -> TypeGuard[_Stateful]:
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
@@ -462,9 +468,9 @@ def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[s
     beginning, where it is known.
     """
     given = sharded.shared_out
-    made_of: list[Any] = (
-        [] if given is None else [given, given.sampler] if type(given) is BatchSampler else [given]
-    )
+    made_of: list[Any] = [] if given is None else [given]
+    if type(given) is BatchSampler:
+        made_of.append(given.sampler)
     for each in made_of:
         kind = type(each)
         yield "a sampler of the class", f"{kind.__module__}.{kind.__qualname__}"

@@ -60,7 +60,7 @@ class OccurrenceCounter:
         self._keys: Counter[Hashable] = Counter()
         self._rank, self._world = rank, world
 
-    def of_batch(self, indices: Any) -> Occurrences:
+    def of_batch(self, indices: Sequence[Any] | npt.NDArray[Any]) -> Occurrences:
         """Counts the indices of a batch, and returns the occurrence of each, uint32 (B,)."""
         found = self._counted(indices)
         if self._world > 1:
@@ -68,7 +68,7 @@ class OccurrenceCounter:
         least: Occurrences = np.minimum(found, np.uint32(SUBSTITUTE_OCCURRENCE - 1))
         return least
 
-    def _counted(self, indices: Sequence[Any]) -> Occurrences:
+    def _counted(self, indices: Sequence[Any] | npt.NDArray[Any]) -> Occurrences:
         count = len(self._counts)
         try:
             where = as_positions(indices)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -71,7 +71,7 @@ class Sharded:
         raise NotImplementedError
 
     @property
-    def shared_out(self) -> Any:
+    def shared_out(self) -> Iterable[Any] | None:
         """The user's sampler or batch sampler that ranks share out; None: the loader made the order."""
         return None
 
@@ -166,7 +166,10 @@ class ShardSampler(Sharded, DistributedSampler[int]):
         self.dataset: Any = dataset
         self.shuffle = shuffle
         self.seed = seed or 0
-        self.kind = shuffle if isinstance(shuffle, str) else "shuffled" if shuffle else "sequential"
+        if isinstance(shuffle, str):
+            self.kind = shuffle
+        else:
+            self.kind = "shuffled" if shuffle else "sequential"
         self._begun: tuple[Any, int] = None, 0
         self.find_rank()
 

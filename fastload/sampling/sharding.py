@@ -220,7 +220,9 @@ class Split:
 
 def rule_of(drop_last: bool, even: bool) -> Rule:
     """The rule that the arguments drop_last= and even= ask for."""
-    return "uneven" if not even else "drop" if drop_last else "pad"
+    if not even:
+        return "uneven"
+    return "drop" if drop_last else "pad"
 
 
 def share(count: int, world: int, rank: int, rule: Rule) -> int:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from fastload import transforms as T
 from fastload._native import core
 from fastload.common.rng import VIEW_STREAMS
 from fastload.errors import TransformError
 from fastload.transforms.library import Known, NativeStep, Place, plain
-from fastload.transforms.ops import CornerCrop
+from fastload.transforms.ops import CornerCrop, colour, keypoint_pairs, padding_sides, size_pair
 from fastload.transforms.spec import DeviceOp, ImageForm, Plan, Stage, ViewSteps, Where
 from fastload.transforms.steps import (
     class_mistake,
@@ -156,7 +156,7 @@ def _crops_of(step: Known) -> list[list[T.Transform]] | None:
     if step.name not in ("FiveCrop", "TenCrop"):
         return None
     centre = T.CenterCrop(step.values["size"])
-    size: Any = centre.size
+    size = size_pair(centre.size, "CenterCrop")
     corners = [CornerCrop(size, right, bottom) for bottom in (False, True) for right in (False, True)]
     five: list[list[T.Transform]] = [[crop] for crop in (*corners, centre)]
     if step.name == "FiveCrop":
@@ -507,7 +507,7 @@ class NativePart:
         self.mask_dtype = self.box_format = ""
         self.drawn_size = self.boxed_size = False
         self.of_boxes: list[int] = []
-        self.keypoint_pairs: Any = None
+        self.keypoint_pairs: str | tuple[tuple[int, int], ...] | None = None
         self.keeping_flips: list[int] = []
         self._resized = False
 
@@ -548,7 +548,7 @@ class NativePart:
         if resizes and self._resized:
             raise TransformError(f"{step!r} is a second resize: one image is resampled once")
         op = _program_op(step, stream) | ({"strict": True} if strict else {})
-        pairs = step.keypoint_pairs if isinstance(step, _FLIPS) else None
+        pairs = keypoint_pairs(step.keypoint_pairs, type(step).__name__) if isinstance(step, _FLIPS) else None
         if pairs is not None:
             if self.keypoint_pairs not in (None, pairs):
                 raise TransformError(
@@ -569,17 +569,17 @@ class NativePart:
         if isinstance(step, _OF_BOXES):
             self.of_boxes.append(stream)
         if isinstance(step, T.ConvertBoundingBoxFormat):
-            self.box_format = step.format
+            self.box_format = str(step.format)
         self._size_after(step)
         self.ops.append(op)
 
     def _check_padding(self, step: T.Transform) -> None:
         """Refuses a crop that would pad floats with what no byte becomes."""
-        if self.form == "normalized" and isinstance(step, T.CenterCrop) and not self.holds(step.size):  # type: ignore[arg-type]
+        if self.form == "normalized" and isinstance(step, T.CenterCrop) and not self.holds(step):
             raise TransformError("it may pad what is normalised: put it before Normalize")
         if pads(step) and self.form == "normalized":
             raise TransformError("it pads what is normalised: put it before Normalize")
-        if pads(step) and self.form == "float" and any(step.fill):  # type: ignore[attr-defined]
+        if pads(step) and self.form == "float" and any(colour(step.fill, "RandomCrop")):
             raise TransformError("it pads floats with other than 0: put it before the conversion to floats")
 
     def _size_after(self, step: T.Transform) -> None:
@@ -604,10 +604,10 @@ class NativePart:
     ) -> tuple[tuple[int, ...] | None, int | None]:
         """The engine knows one colour of padding before the resize and one after it: that of the last padding
         step, black from any centre crop on; and of masks one label for both."""
-        if isinstance(step, T.CenterCrop) and (fill is not None or not self.holds(step.size)):  # type: ignore[arg-type]
+        if isinstance(step, T.CenterCrop) and (fill is not None or not self.holds(step)):
             new, label = (0, 0, 0), 0
         elif isinstance(step, T.RandomZoomOut | T.Letterbox) or pads(step):
-            new, label = step.fill, step.mask_fill  # type: ignore[attr-defined]
+            new, label = colour(step.fill, type(step).__name__), step.mask_fill
         else:
             return fill, self.mask_fill
         if fill not in (None, new):
@@ -621,14 +621,15 @@ class NativePart:
             )
         return new, label
 
-    def holds(self, size: tuple[int, int]) -> bool:
-        """Returns True if every image after the steps so far is known to be at least that large."""
+    def holds(self, crop: T.CenterCrop) -> bool:
+        """Returns True if every image after the steps so far is known to be at least as large as the crop."""
+        size = size_pair(crop.size, "CenterCrop")
         return self.size is not None and self.size[0] >= size[0] and self.size[1] >= size[1]
 
 
-def pads(step: T.Transform) -> bool:
+def pads(step: T.Transform) -> TypeGuard[T.RandomCrop]:
     """Returns True if a step is a RandomCrop with padding."""
-    return isinstance(step, T.RandomCrop) and bool(any(step.padding or ()) or step.pad_if_needed)  # type: ignore[arg-type]
+    return isinstance(step, T.RandomCrop) and (any(padding_sides(step.padding)) or bool(step.pad_if_needed))
 
 
 def _program_op(step: T.Transform, stream: int) -> dict[str, Any]:
@@ -644,11 +645,16 @@ def _program_op(step: T.Transform, stream: int) -> dict[str, Any]:
     return op
 
 
-def _sized(kind: str, step: Any, **rest: Any) -> dict[str, Any]:
-    return {"kind": kind, "height": step.size[0], "width": step.size[1], **rest}
+def _sized(
+    kind: str,
+    step: T.RandomResizedCrop | T.CenterCrop | CornerCrop | T.RandomCrop | T.Letterbox,
+    **rest: object,
+) -> dict[str, Any]:
+    height, width = size_pair(step.size, type(step).__name__)
+    return {"kind": kind, "height": height, "width": width, **rest}
 
 
-def _filled(step: Any) -> dict[str, Any]:
+def _filled(step: T.RandomCrop | T.Letterbox | T.RandomZoomOut) -> dict[str, Any]:
     return {"fill": step.fill, "mask_fill": step.mask_fill}
 
 

@@ -7,9 +7,9 @@ reason why none does at that place of a list, and the op of fastload.augment tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsFloat
 
 from fastload import transforms as T
 from fastload.errors import TransformError
@@ -173,7 +173,7 @@ def _normalize(step: Known, at: Place) -> NativeStep:
     return NativeStep(T.Normalize(_numbers(step.values["mean"]), _numbers(step.values["std"])))
 
 
-def _numbers(values: Any) -> tuple[float, ...]:
+def _numbers(values: Iterable[SupportsFloat]) -> tuple[float, ...]:
     try:
         return tuple(float(v) for v in values)
     except (TypeError, ValueError):

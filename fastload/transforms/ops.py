@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from operator import index
 from typing import Any
 
@@ -55,6 +56,19 @@ def colour(fill: int | Sequence[int], who: str) -> tuple[int, int, int]:
     if len(values) != 3 or any(not 0 <= f <= 255 for f in values):
         raise TransformError(f"{who}: fill={fill!r}; give one value or three, 0 to 255")
     return values[0], values[1], values[2]
+
+
+def padding_sides(padding: int | Sequence[int] | None) -> tuple[int, int, int, int]:
+    """Accepts None, and RandomCrop's one, two or four sides; returns left, top, right and bottom."""
+    if padding is None:
+        given: tuple[int, ...] = (0,)
+    else:
+        given = (padding,) if isinstance(padding, int) else tuple(padding)
+    sides = {1: (0, 0, 0, 0), 2: (0, 1, 0, 1), 4: (0, 1, 2, 3)}.get(len(given))
+    if sides is None or any(each < 0 for each in given):
+        raise TransformError(f"RandomCrop: padding={padding!r}; give 1, 2 or 4 sides of at least 0")
+    left, top, right, bottom = (given[side] for side in sides)
+    return left, top, right, bottom
 
 
 def mask_label(fill: int, who: str) -> int:
@@ -131,7 +145,7 @@ class RandomResizedCrop(Transform):
     size: SizeArgument
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3.0 / 4.0, 4.0 / 3.0)
-    interpolation: Any = "bilinear"
+    interpolation: str | Enum = "bilinear"
     antialias: bool = True
     dct_scale: bool = True
 
@@ -154,7 +168,7 @@ class Resize(Transform):
     """
 
     size: SizeArgument | None
-    interpolation: Any = "bilinear"
+    interpolation: str | Enum = "bilinear"
     max_size: int | None = None
     antialias: bool = True
     dct_scale: bool = True
@@ -230,17 +244,7 @@ class RandomCrop(Transform):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_pair(self.size, "RandomCrop"))
-        padding = (
-            (0,)
-            if self.padding is None
-            else (self.padding,)
-            if isinstance(self.padding, int)
-            else self.padding
-        )
-        sides = {1: (0, 0, 0, 0), 2: (0, 1, 0, 1), 4: (0, 1, 2, 3)}.get(len(padding))
-        if sides is None or any(p < 0 for p in padding):
-            raise TransformError(f"RandomCrop: padding={self.padding!r}; give 1, 2 or 4 sides of at least 0")
-        object.__setattr__(self, "padding", tuple(padding[i] for i in sides))
+        object.__setattr__(self, "padding", padding_sides(self.padding))
         object.__setattr__(self, "fill", colour(self.fill, "RandomCrop"))
         mask_label(self.mask_fill, "RandomCrop")
         if self.padding_mode != "constant":
@@ -298,7 +302,7 @@ class ScaleJitter(Transform):
 
     target_size: tuple[int, int]
     scale_range: tuple[float, float] = (0.1, 2.0)
-    interpolation: Any = "bilinear"
+    interpolation: str | Enum = "bilinear"
     antialias: bool = True
     dct_scale: bool = True
 
@@ -322,7 +326,7 @@ class RandomShortestSize(Transform):
 
     min_size: SizeArgument
     max_size: int | None = None
-    interpolation: Any = "bilinear"
+    interpolation: str | Enum = "bilinear"
     antialias: bool = True
     dct_scale: bool = True
 
@@ -351,7 +355,7 @@ class RandomResize(Transform):
 
     min_size: int
     max_size: int
-    interpolation: Any = "bilinear"
+    interpolation: str | Enum = "bilinear"
     antialias: bool = True
     dct_scale: bool = True
 
@@ -380,7 +384,7 @@ class Letterbox(Transform):
     size: SizeArgument
     fill: int | Sequence[int] = 114
     mask_fill: int = 0
-    interpolation: Any = "bilinear"
+    interpolation: str | Enum = "bilinear"
     antialias: bool = True
     dct_scale: bool = True
 
@@ -487,7 +491,7 @@ class ConvertBoundingBoxFormat(Transform):
         format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name.
     """
 
-    format: Any
+    format: str | Enum
 
     def __post_init__(self) -> None:
         name = str(getattr(self.format, "name", self.format)).lower()

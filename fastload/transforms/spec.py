@@ -5,13 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import ArgumentError, TransformError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
 
 ImageForm = Literal["image", "uint8", "float", "normalized"]
 """Form of the images at one place of a list: unconverted (torchvision: Pillow's), or CHW tensors of bytes,
@@ -161,13 +165,9 @@ class Plan:
         """Names of the ops for whole batches, of all views."""
         return frozenset(op.name for plan in (self, *self.views) for op in plan.device)
 
-    def finish(self, image: object) -> Any:
+    def finish(self, image: Any) -> Any:
         """The sample, from the native part's CHW tensor: runs `python`."""
-        if self.pillow:
-            image = to_pillow(image)
-        for step in self.python:
-            image = step(image)
-        return image
+        return _run(image, self.pillow, self.python)
 
 
 @dataclass(frozen=True)
@@ -184,21 +184,20 @@ class ViewSteps:
         return [_run(image, pillow, steps) for image, (pillow, steps) in zip(images, self.views, strict=True)]
 
 
-def _run(image: object, pillow: bool, steps: Sequence[Callable[[Any], Any]]) -> Any:
-    if pillow:
-        image = to_pillow(image)
+def _run(image: Tensor, pillow: bool, steps: Sequence[Callable[[Any], Any]]) -> object:
+    made: object = to_pillow(image) if pillow else image
     for step in steps:
-        image = step(image)
-    return image
+        made = step(made)
+    return made
 
 
-def to_pillow(image: Any) -> Any:
+def to_pillow(image: Tensor) -> Image:
     """The Pillow image of a tensor (channels, height, width): RGB, grey or RGBA, uint8; or grey, uint16.
 
     Raises:
         TransformError: it has 16-bit values and several channels.
     """
-    from PIL import Image
+    from PIL.Image import fromarray
 
     pixels = image.permute(1, 2, 0).contiguous().numpy()
     if pixels.shape[2] > 1 and pixels.itemsize > 1:
@@ -207,7 +206,7 @@ def to_pillow(image: Any) -> Any:
             "with torchvision's v2.ToImage(), so that "
             "its steps take tensors"
         )
-    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    return fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
 FLOAT_DTYPES = ("float32", "float16", "bfloat16")

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 from typing_extensions import Self
 
@@ -144,7 +144,13 @@ def _in_v2(module: str) -> bool:
     return ".v2." in f"{module}."
 
 
-def _is_compose(step: object) -> bool:
+class _Compose(Protocol):
+    """torchvision's Compose, as far as it is read here."""
+
+    transforms: Sequence[Any]
+
+
+def _is_compose(step: object) -> TypeGuard[_Compose]:
     return _ours(type(step)) and type(step).__name__ == "Compose"
 
 
@@ -161,7 +167,7 @@ def class_mistake(step: object) -> str:
     return next(filter(None, map(class_mistake, held)), "") if isinstance(held, list | tuple) else ""
 
 
-def flatten(transform: Any) -> list[Any]:
+def flatten(transform: object) -> list[Any]:
     """The steps of None, one step, lists, tuples, torchvision's Compose and lightly's transforms of one view,
     nested as they may be.
 
@@ -201,7 +207,7 @@ def entries_of(step: object) -> tuple[Any, ...] | None:
     return tuple(held)
 
 
-def held_by(step: Any) -> Any:
+def held_by(step: object) -> object:
     """The transform that one of lightly's classes for one view only passes images to; None for any other
     step."""
     kind: type = type(step)
@@ -216,7 +222,8 @@ def held_by(step: Any) -> Any:
         or _own_call(kind).replaced()
     ):
         return None
-    return step.transform
+    held: object = vars(step)["transform"]
+    return held
 
 
 @cache
@@ -248,7 +255,7 @@ def makes_floats(step: object) -> bool:
     return found is not None and found.v2 and found.name == "ToTensor"
 
 
-def converts(step: Any) -> bool:
+def converts(step: object) -> bool:
     """Returns True if a step turns a Pillow image into a tensor, by its class or a base class, or is a
     Compose with such a step."""
     return _derives(step, _CONVERSIONS) or (_is_compose(step) and any(map(converts, step.transforms)))
@@ -314,7 +321,7 @@ def _parameters(step: object, kept: list[Any]) -> tuple[Any, ...]:
     return replaced_on(step), *values
 
 
-def _comparable(value: object) -> Any:
+def _comparable(value: object) -> object:
     """A copy that compares by value: containers as tuples, small arrays as their values; anything else by
     its own equality."""
     if isinstance(value, list | tuple):
@@ -341,7 +348,7 @@ class TransformedDataset:
     """
 
     def __init__(self, transform: object) -> None:
-        self._transform: Any = transform
+        self._transform: object = transform
         self._fixed = False  # a snapshot: the plan stays, whatever becomes of the transform
         self._leaves = False  # True if the plan leaves ops to the device
         self._source: tuple[Any, ...] | None = None  # the source that the engine reads, and its ingredients
