@@ -26,6 +26,9 @@ from fastload.store.labels import class_name, label_field, labels_of
 from fastload.transforms.ops import Resize
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
     from fastload.dataset.packed import PackedDataset
 
 ACROSS = 8
@@ -40,7 +43,7 @@ _LETTER = 6
 """Width of a letter of Pillow's own font, pixels."""
 
 
-def contact_sheet(dataset: PackedDataset, indices: Sequence[int], side: int) -> Any:
+def contact_sheet(dataset: PackedDataset, indices: Sequence[int], side: int) -> Image:
     """A Pillow image: the samples' images as they are stored, within squares of `side` pixels, with index and
     label below each. The boxes, masks and instances among the delivered fields are drawn over them.
 
@@ -53,7 +56,7 @@ def contact_sheet(dataset: PackedDataset, indices: Sequence[int], side: int) -> 
     columns = min(ACROSS, max(1, len(indices)))
     rows = -(-len(indices) // columns)
     cell, tall = side + _GAP, side + _LINE + _GAP
-    sheet = image_of.new("RGB", (columns * cell + _GAP, rows * tall + _GAP), _PAPER)
+    sheet: Image = image_of.new("RGB", (columns * cell + _GAP, rows * tall + _GAP), _PAPER)
     draw = drawing(sheet)
     marked = _marked(dataset)
     small = dataset.delivering({name: name for name in (dataset.image_field, *marked)}, within(side))
@@ -111,7 +114,7 @@ def _corners(field: Field, boxes: torch.Tensor) -> npt.NDArray[np.float64]:
     return np.clip(np.nan_to_num(box_corners(array, field.format)), -_FAR, _FAR)
 
 
-def _draw_boxes(draw: Any, boxes: npt.NDArray[np.float64], names: Sequence[str]) -> None:
+def _draw_boxes(draw: ImageDraw, boxes: npt.NDArray[np.float64], names: Sequence[str]) -> None:
     """Draws the outlines of boxes in their objects' colours, and their names within."""
     for row, points in enumerate(boxes):
         draw.polygon([tuple(point) for point in points], outline=colour_of(row % COLOURS + 1))

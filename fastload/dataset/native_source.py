@@ -28,6 +28,7 @@ from fastload.transforms.steps import TransformedDataset
 
 if TYPE_CHECKING:
     from fastload.remote.files import RemoteFiles
+    from fastload.store.form import Form
 
 
 class NativeSource(TransformedDataset):
@@ -94,7 +95,7 @@ class NativeSource(TransformedDataset):
         return {}
 
     @property
-    def root(self) -> Any:
+    def root(self) -> Form | None:
         """The structure of a sample as the user gave it; None: none was given."""
         return None
 

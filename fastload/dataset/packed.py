@@ -11,7 +11,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,9 @@ from fastload.transforms.steps import TransformedDataset, fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from PIL.Image import Image
+
+    from fastload.store.form import Form
 
 _NAMES = ("path", "name", "file", "filename")
 _SHARDS = 4
@@ -141,6 +144,15 @@ SHOWN_MOST = 1024
 """Most thumbnails of show()."""
 
 
+class _MadeSource(NamedTuple):
+    """A source that the engine reads, what it was made of, and the fields of its rows beside the image."""
+
+    opened: OpenedDataset
+    plan: Plan
+    source: core.Source
+    fields: NativeFields | None
+
+
 class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     """Samples of a dataset made by `fastload pack`.
 
@@ -181,6 +193,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     """
 
     max_pixels: int
+    _source: _MadeSource | None
 
     def __init__(
         self,
@@ -282,30 +295,25 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self._source_for(self.plan)
 
     def _source_for(self, plan: Plan) -> core.Source:
-        opened = self.opened
-        if self._source is None or self._source[0] is not opened or self._source[1] is not plan:
+        return self._made_source(plan).source
+
+    def _made_source(self, plan: Plan) -> _MadeSource:
+        opened, found = self.opened, self._source
+        if found is None or found.opened is not opened or found.plan is not plan:
             self.check_fields(plan)
-            names = self.native_fields
-            fields = (
-                NativeFields(opened.reader, names, plan)
-                if opened.spatial and (names or plan.of_boxes)
-                else None
+            names, fields = self.native_fields, None
+            if opened.spatial and (names or plan.of_boxes):
+                fields = NativeFields(opened.reader, names, plan)
+            further, items = self.images.further(plan), fields.items if fields else ()
+            source = core.Source(
+                opened.reader.store, list(plan.programs), opened.image_field, self.max_pixels, further, items
             )
-            programs, further, items = (
-                list(plan.programs),
-                self.images.further(plan),
-                fields.items if fields else (),
-            )
-            made = core.Source(
-                opened.reader.store, programs, opened.image_field, self.max_pixels, further, items
-            )
-            self._source = opened, plan, made, fields
-        return self._source[2]  # type: ignore[no-any-return]
+            found = self._source = _MadeSource(opened, plan, source, fields)
+        return found
 
     def row_fields(self, plan: Plan) -> NativeFields | None:
         """The fields that a sample's native row has beside the image; None: it has none."""
-        self._source_for(plan)
-        return self._source[3]  # type: ignore[index, no-any-return]
+        return self._made_source(plan).fields
 
     @property
     def images(self) -> NativeImages:
@@ -346,7 +354,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return self.form.paths
 
     @property
-    def root(self) -> Any:
+    def root(self) -> Form | None:
         return self.form.root
 
     @property
@@ -423,7 +431,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         """
         return Subset(self, cast("Sequence[int]", self.opened.conditions.rows(condition)))
 
-    def show(self, n: int = 16, *, indices: Sequence[int] | None = None, side: int = 128) -> Any:
+    def show(self, n: int = 16, *, indices: Sequence[int] | None = None, side: int = 128) -> Image:
         """Draws thumbnails of the first n samples, or of those at `indices`, as one Pillow image.
 
         They show images before the transform, in squares of `side` (16 to 1,024) pixels, with index, class

@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torchvision import tv_tensors  # type: ignore[import-untyped]
-from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]
+from torchvision import tv_tensors
+from torchvision.transforms.v2 import functional as F
+from typing_extensions import Self
 
 
 class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
@@ -21,7 +22,7 @@ class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
     KeyPoints of them."""
 
     @classmethod
-    def _wrap(cls, tensor: torch.Tensor, *, canvas_size: tuple[int, int], check_dims: bool = True) -> Any:
+    def _wrap(cls, tensor: torch.Tensor, *, canvas_size: tuple[int, int], check_dims: bool = True) -> Self:
         points = tensor.as_subclass(cls)
         points.canvas_size = canvas_size
         return points
@@ -29,14 +30,14 @@ class _Points(tv_tensors.KeyPoints):  # type: ignore[misc]
     @classmethod
     def _wrap_output(
         cls, output: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
+    ) -> object:
         made = super()._wrap_output(output, args, kwargs)
         if isinstance(made, tuple | list):
             return type(made)(cls._own(part) for part in made)
         return cls._own(made)
 
     @classmethod
-    def _own(cls, made: object) -> Any:
+    def _own(cls, made: object) -> object:
         return (
             cls._wrap(made, canvas_size=made.canvas_size) if isinstance(made, tv_tensors.KeyPoints) else made
         )
@@ -50,7 +51,7 @@ class Outline(_Points):
     """
 
 
-def _flipped(axis: int, outline: Any) -> Any:
+def _flipped(axis: int, outline: Outline) -> object:
     points = outline.as_subclass(torch.Tensor).clone()
     points[..., axis] = outline.canvas_size[1 - axis] - points[..., axis]
     return tv_tensors.wrap(points, like=outline)
@@ -65,7 +66,7 @@ class KeyPointsWithVisibility(_Points):
     visibility 0, which are not labelled, stay as they are, as in native steps."""
 
     @classmethod
-    def _own(cls, made: object) -> Any:
+    def _own(cls, made: object) -> object:
         """The result of torch's operation: with the visibility it keeps its class; x and y alone are
         KeyPoints."""
         return super()._own(made) if isinstance(made, torch.Tensor) and made.shape[-1:] == (3,) else made
@@ -78,7 +79,9 @@ MOVES = (
 """torchvision's functionals that move KeyPoints."""
 
 
-def _moved(functional: Callable[..., Any], points: Any, *args: Any, **kwargs: Any) -> Any:
+def _moved(
+    functional: Callable[..., Any], points: KeyPointsWithVisibility, *args: object, **kwargs: object
+) -> object:
     values = points.as_subclass(torch.Tensor)
     after = functional(tv_tensors.KeyPoints(values[..., :2], canvas_size=points.canvas_size), *args, **kwargs)
     seen = values[..., 2:]

@@ -263,7 +263,7 @@ def arrow_array(values: npt.NDArray[Any], *, lists: bool = False) -> pa.Array:
     return array
 
 
-def arrow_type(field: Field) -> Any:
+def arrow_type(field: Field) -> pa.DataType:
     """The Arrow type of a field that lies in records and is no array of any number of rows.
 
     Raises:
@@ -286,7 +286,7 @@ class RecordColumn:
         self._joined: Any = None
         self.number = reader.schema.number(field.name)
 
-    def value(self, index: int, kind: int, data: bytes | None) -> Any:
+    def value(self, index: int, kind: int, data: bytes | None) -> object:
         """The value of a sample, from the entry in its record; None: the record lacks it. Raises
         SampleError."""
         field = self._field
@@ -722,10 +722,10 @@ def _selecting(condition: str) -> str:
     return f"SELECT {condition} FROM {_TABLE}"
 
 
-def _shell(parsed: dict[str, Any]) -> Any:
+def _shell(parsed: dict[str, Any]) -> list[object]:
     """A parsed script without the expressions that it selects, of which the number stays, and without
     places in the text."""
-    shells = []
+    shells: list[object] = []
     for statement in parsed["statements"]:
         node = statement["node"]
         selected = len(node.get("select_list", ()))
@@ -734,7 +734,7 @@ def _shell(parsed: dict[str, Any]) -> Any:
     return shells
 
 
-def _placeless(value: object) -> Any:
+def _placeless(value: object) -> object:
     if isinstance(value, dict):
         return {key: _placeless(each) for key, each in value.items() if not key.startswith("query_location")}
     return [_placeless(each) for each in value] if isinstance(value, list) else value

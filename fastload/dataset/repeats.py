@@ -4,7 +4,7 @@ See NOTE [ occurrences: an index that comes again ].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class Repeats:
         return before if again is None else again * np.uint32(self.most) + before
 
 
-def identity_of(dataset: object) -> Any:
+def identity_of(dataset: object) -> Hashable:
     """Two datasets with the same identity have the same samples: one object, or one version of a packed
     dataset."""
     return (str(dataset.path), dataset.version) if isinstance(dataset, PackedDataset) else id(dataset)

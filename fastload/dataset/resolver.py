@@ -108,18 +108,14 @@ class Resolver:
         self.replaced = _part_replaced(dataset)
         return None
 
-    def _subset(self, dataset: Any, before: _Kept) -> Part | None:
+    def _subset(self, dataset: Subset[Any], before: _Kept) -> Part | None:
         inner = self._node(dataset.dataset, before)
-        positions = None if inner is None else self._positions(dataset, before)
-        return (
-            None
-            if inner is None
-            else Asked(inner, dataset.indices)
-            if positions is None
-            else Picked(inner, positions)
-        )
+        if inner is None:
+            return None
+        positions = self._positions(dataset, before)
+        return Asked(inner, dataset.indices) if positions is None else Picked(inner, positions)
 
-    def _joined(self, dataset: Any, before: _Kept) -> Part | None:
+    def _joined(self, dataset: ConcatDataset[Any], before: _Kept) -> Part | None:
         parts = [self._node(part, before) for part in dataset.datasets]
         ends = list(dataset.cumulative_sizes)
         counts = tuple(end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True))

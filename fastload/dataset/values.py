@@ -81,7 +81,7 @@ class StoredValues:
                 )
                 raise SampleError(reason, reason=reason)
 
-    def _tensor(self, index: int, field: Field, value: object) -> Any:
+    def _tensor(self, index: int, field: Field, value: object) -> object:
         if isinstance(value, StoredImage):
             try:
                 value = self._decoded(index, value)
@@ -185,7 +185,7 @@ class WordFlips(TorchFunctionMode):
         types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    ) -> object:
         given = kwargs or {}
         if func in _FLIPS and args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.uint16:
             words = args[0].as_subclass(torch.Tensor).view(torch.int16)
@@ -217,7 +217,7 @@ def word_flips(values: Iterable[Any]) -> AbstractContextManager[Any]:
 Assemble = Callable[[dict[str, Any]], Any]
 
 
-def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Assemble) -> Any:
+def finished(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Assemble) -> object:
     """The sample that a plan's Python steps make. See NOTE [ whole samples: what a step gets ].
 
     Args:
@@ -284,9 +284,9 @@ class _Sanitize:
     fields: tuple[Field, ...]
     paths: Mapping[str, Path]
 
-    def __call__(self, sample: object) -> Any:
-        from torchvision import tv_tensors  # type: ignore[import-untyped]
-        from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]
+    def __call__(self, sample: object) -> object:
+        from torchvision import tv_tensors
+        from torchvision.transforms.v2 import functional as F
 
         found = [field for field in self.fields if field.handler.owns_objects]
         paths = [self.paths[field.name] for field in found]
@@ -320,7 +320,7 @@ def _labels_in(fields: Sequence[Field], paths: Mapping[str, Path]) -> str:
     return exact or next((name for name, key in keys.items() if "label" in key), "")
 
 
-def _with_rows(sample: object, path: Path, valid: Tensor) -> Any:
+def _with_rows(sample: object, path: Path, valid: Tensor) -> object:
     """The sample with the rows of one field that are valid, if it has as many rows."""
     rows = part_at(sample, path) if has_part(sample, path) else None
     if isinstance(rows, list) and len(rows) == len(valid):
@@ -335,7 +335,7 @@ def _with_rows(sample: object, path: Path, valid: Tensor) -> Any:
     )
 
 
-def _to_floats(sample: object) -> Any:
+def _to_floats(sample: object) -> object:
     """The sample with its images as floats 0..1."""
     from torchvision import tv_tensors
 
@@ -350,7 +350,7 @@ def _to_floats(sample: object) -> Any:
     return each_tensor(sample, change)
 
 
-def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Assemble) -> Any:
+def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Assemble) -> object:
     """The sample that the first Python step gets."""
     assert schema.image is not None  # every dataset has one
     image = values[schema.image.name]
@@ -360,7 +360,7 @@ def wrapped(plan: Plan, schema: Schema, values: Mapping[str, Any], assemble: Ass
     )
 
 
-def _wrapped(field: Field, value: object, canvas: tuple[int, int], box_format: str) -> Any:
+def _wrapped(field: Field, value: object, canvas: tuple[int, int], box_format: str) -> object:
     """A field's value as a tv_tensor. `box_format`: of boxes that the native part has converted, or ""."""
     from torchvision import tv_tensors
 

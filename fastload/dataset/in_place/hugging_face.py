@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,10 @@ from fastload.dataset.in_place.mapped import MappedFiles, places_of
 from fastload.errors import ArgumentError, TransformError
 from fastload.transforms.ops import Transform
 from fastload.transforms.steps import flatten
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from PIL.Image import Image
 
 
 class OnImages:
@@ -80,8 +84,8 @@ class OnImages:
             for name, values in batch.items()
         }
 
-    def _one(self, image: Any) -> Any:
-        found = image.convert("RGB")
+    def _one(self, image: Image) -> object:
+        found: object = image.convert("RGB")
         for step in flatten(self.transform):
             if isinstance(step, Transform):
                 raise TransformError(
@@ -140,12 +144,12 @@ class KnownTable:
         transform: the transform of the images.
     """
 
-    table: Any
-    indices: Any
+    table: pa.Table
+    indices: pa.Table | None
     fields: tuple[tuple[str, str], ...]
     image: str
     feature: Any
-    transform: Any
+    transform: object
 
 
 def recognised(dataset: Any) -> KnownTable | None:
@@ -323,20 +327,21 @@ class ArrowDataset(InPlaceDataset):
         """The values by field, as they are."""
         return values
 
-    def _opened(self, index: int) -> Any:
+    def _opened(self, index: int) -> Image:
         data = self._bytes(index)
         value = {"bytes": data, "path": self._listed.path(index) if data is None else None}
-        return self._known.feature.decode_example(value).convert("RGB")
+        image: Image = self._known.feature.decode_example(value)
+        return image.convert("RGB")
 
 
 class _Values:
     """A column's values, one row at a time, as its own `to_pylist()` gives them."""
 
-    def __init__(self, column: Any) -> None:
+    def __init__(self, column: pa.ChunkedArray) -> None:
         self._chunks = column.chunks
         self._ends = list(accumulate(map(len, self._chunks)))
 
-    def __getitem__(self, row: int) -> Any:
+    def __getitem__(self, row: int) -> object:
         number = bisect_right(self._ends, row)
         chunk = self._chunks[number]
         return chunk.slice(row - self._ends[number] + len(chunk), 1).to_pylist()[0]
@@ -347,7 +352,7 @@ def _listed(known: KnownTable, mapped: MappedFiles, cache: str | os.PathLike[str
     return ListedImages(paths, cache, places)
 
 
-def _positions(indices: Any, count: int) -> npt.NDArray[np.int64] | None:
+def _positions(indices: pa.Table | None, count: int) -> npt.NDArray[np.int64] | None:
     if indices is None:
         return None
     rows: npt.NDArray[np.int64] = indices.column(0).to_numpy().astype(np.int64)
@@ -356,7 +361,7 @@ def _positions(indices: Any, count: int) -> npt.NDArray[np.int64] | None:
     return rows
 
 
-def _array(column: Any) -> npt.NDArray[Any] | None:
+def _array(column: pa.ChunkedArray) -> npt.NDArray[Any] | None:
     """A column of numbers; None for any other."""
     dtype = _COLUMNS.get(str(column.type))
     if dtype is None or column.null_count:
@@ -365,4 +370,6 @@ def _array(column: Any) -> npt.NDArray[Any] | None:
 
 
 def _kind(array: npt.NDArray[Any] | None) -> str:
-    return "value" if array is None else "float" if array.dtype.kind == "f" else "int"
+    if array is None:
+        return "value"
+    return "float" if array.dtype.kind == "f" else "int"

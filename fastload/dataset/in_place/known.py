@@ -19,10 +19,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.common.originals import OwnCode, original
 from fastload.dataset.in_place.formats import FORMATS
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 _MODULE = "torchvision.datasets."
 _LOADERS = ("default_loader", "pil_loader")
@@ -54,8 +57,8 @@ class KnownDataset:
 
     lists: tuple[Any, ...]
     pairs: Callable[[], Iterable[tuple[Any, Any]]]
-    transform: Any
-    open: Callable[[Any], Any]
+    transform: object
+    open: Callable[[Any], Image]
 
 
 def recognised(dataset: object) -> KnownDataset | None:
@@ -78,10 +81,10 @@ def recognised(dataset: object) -> KnownDataset | None:
     return KnownDataset(lists, pairs, _transform(dataset, owner.__name__), _opener(dataset, owner.__name__))
 
 
-def check_items(dataset: Any, owner: Any, code: OwnCode) -> None:
+def check_items(dataset: object, owner: type[Any], code: OwnCode) -> None:
     """Raises NotInPlaceError unless the samples of a dataset are made by the `__getitem__` of `owner`,
     whose code is as it was imported."""
-    kind = type(dataset)
+    kind: type[Any] = type(dataset)
     if kind.__getitem__ is not owner.__getitem__:
         raise NotInPlaceError(f"{kind.__qualname__} has a __getitem__ of its own")
     if hasattr(dataset, "__getitems__"):
@@ -119,7 +122,7 @@ def opening_replaced() -> str:
     return ""
 
 
-def _transform(dataset: Any, owner: str) -> Any:
+def _transform(dataset: Any, owner: str) -> object:
     """The transform that its `__getitem__` calls."""
     if owner not in _BY_TRANSFORMS:
         return dataset.transform
@@ -133,7 +136,7 @@ def _transform(dataset: Any, owner: str) -> Any:
     return both.transform
 
 
-def _opener(dataset: object, owner: str) -> Callable[[Any], Any]:
+def _opener(dataset: object, owner: str) -> Callable[[Any], Image]:
     loader = getattr(dataset, "loader", None)
     if loader is None:
         if owner not in _LISTS:
@@ -149,7 +152,8 @@ def _opener(dataset: object, owner: str) -> Callable[[Any], Any]:
     backend = getattr(sys.modules.get("torchvision"), "get_image_backend", lambda: "PIL")()
     if loader is folder.default_loader and backend != "PIL":
         raise NotInPlaceError(f"torchvision's image backend is {backend}")
-    return loader  # type: ignore[no-any-return]
+    opener: Callable[[Any], Image] = loader
+    return opener
 
 
 @dataclass(frozen=True)
@@ -160,12 +164,13 @@ class _OwnCode:
     dataset: Any
     names: tuple[str, str]
 
-    def __call__(self, path: object) -> Any:
+    def __call__(self, path: object) -> Image:
         one = copy.copy(self.dataset)
         for name, value in zip(self.names, ([path], [0]), strict=True):
             setattr(one, name, value)
         one.transform = one.target_transform = one.transforms = None
-        return one[0][0]
+        image: Image = one[0][0]
+        return image
 
 
 _Read = tuple[tuple[Any, ...], Callable[[], Iterable[tuple[Any, Any]]]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from fastload.dataset.in_place.base import checked_path
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import Places
 from fastload.errors import DatasetError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MAPS = "/proc/self/maps"
 _GONE = b" (deleted)"
@@ -90,7 +93,7 @@ class MappedFiles:
         self.paths: list[str] = []
         self.stamps: list[int] = []
 
-    def place(self, buffer: Any) -> tuple[int, int] | None:
+    def place(self, buffer: pa.Buffer) -> tuple[int, int] | None:
         """(number of its path, offset) of an Arrow buffer, which may then be read; None where it lies in
         memory.
 
@@ -109,7 +112,7 @@ class MappedFiles:
             raise _changed(mapping.path)
         return number, offset
 
-    def check(self, column: Any) -> None:
+    def check(self, column: pa.ChunkedArray) -> None:
         """Makes sure that an Arrow column, a pyarrow.ChunkedArray, can be read.
 
         Raises:
@@ -143,7 +146,7 @@ def _changed(path: bytes) -> NotInPlaceError:
     )
 
 
-def _same_bytes(path: str, offset: int, buffer: Any) -> bool:
+def _same_bytes(path: str, offset: int, buffer: pa.Buffer) -> bool:
     here = memoryview(buffer).cast("B")[:_COMPARED]  # pyarrow shows signed bytes
     with open(path, "rb", buffering=0) as file:
         file.seek(offset)
@@ -159,7 +162,7 @@ class _Found:
     numbers: list[npt.NDArray[np.uint32]] = field(default_factory=list)
 
 
-def places_of(column: Any, mapped: MappedFiles) -> tuple[list[str], Places]:
+def places_of(column: pa.ChunkedArray, mapped: MappedFiles) -> tuple[list[str], Places]:
     """The paths of files, and the place of each image: of a column of structs of `bytes` and `path`, as a
     pyarrow.ChunkedArray.
 
@@ -185,7 +188,7 @@ def places_of(column: Any, mapped: MappedFiles) -> tuple[list[str], Places]:
     return mapped.paths + others, places
 
 
-def _add_chunk(chunk: Any, mapped: MappedFiles, found: _Found, others: list[str]) -> None:
+def _add_chunk(chunk: pa.StructArray, mapped: MappedFiles, found: _Found, others: list[str]) -> None:
     if chunk.null_count:
         raise NotInPlaceError(f"{chunk.null_count} of its images are null")
     data, names = chunk.field("bytes"), chunk.field("path")
@@ -207,7 +210,7 @@ def _add_chunk(chunk: Any, mapped: MappedFiles, found: _Found, others: list[str]
 
 
 def _extents(
-    data: Any,
+    data: pa.Array,
     given: npt.NDArray[np.bool_],
     mapped: MappedFiles,
     offsets: npt.NDArray[np.uint64],
