@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 __all__ = [
     "ArgumentError",
@@ -43,8 +43,12 @@ class Computed(Generic[T]):
         self._get = get
         self.__doc__ = get.__doc__ if doc is None else doc
 
-    def __get__(self, instance: object, owner: type | None = None) -> T:
-        return self if instance is None else self._get(instance)  # type: ignore[return-value]
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Computed[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+    def __get__(self, instance: object, owner: type | None = None) -> Computed[T] | T:
+        return self if instance is None else self._get(instance)
 
 
 def printable(text: object, keep: str = "") -> str:

@@ -63,9 +63,9 @@ class Annotations:
         pairs: by name of keypoints, the pairs that flips with keypoint_pairs="auto" exchange.
     """
 
-    masks: Any = None
-    boxes: Any = None
-    keypoints: Any = None
+    masks: object = None
+    boxes: object = None
+    keypoints: object = None
     formats: str | Mapping[str, str] = "xyxy"
     fill: int = 0
     pairs: Mapping[str, Pairs] = field(default_factory=dict)
@@ -88,10 +88,10 @@ class Annotations:
         """
         motions = motions_of(images, steps) if self.boxes is not None or self.keypoints is not None else []
 
-        def masks(value: object, name: str) -> Any:
+        def masks(value: object, name: str) -> object:
             return moved_masks(value, name, images, steps, self.fill)
 
-        def boxes(value: object, name: str) -> Any:
+        def boxes(value: object, name: str) -> object:
             form = self.formats if isinstance(self.formats, str) else self.formats.get(name, "xyxy")
             if form not in FORMATS:
                 raise ArgumentError(
@@ -107,7 +107,7 @@ class Annotations:
                 lambda rows, motion, per_row: _box(rows, motion, per_row, form),
             )
 
-        def keypoints(value: object, name: str) -> Any:
+        def keypoints(value: object, name: str) -> object:
             own = [motion.exchanging(name, self.pairs) for motion in motions]
             return _moved_rows(value, name, images, own, _POINT, _keypoint)
 
@@ -118,7 +118,7 @@ class Annotations:
         )
 
 
-def _each(value: object, name: str, move: Callable[[Any, str], Any]) -> Any:
+def _each(value: object, name: str, move: Callable[[object, str], object]) -> object:
     """One value, or each of several by name; None stays None."""
     if value is None:
         return None
@@ -233,7 +233,7 @@ def _moved_rows(
     motions: Sequence[Motion],
     width: int,
     move: Callable[[Tensor, Motion, PerRow], Tensor],
-) -> Any:
+) -> object:
     """Boxes or keypoints after all motions, in the form that they came in."""
     rows = _Rows.of(value, name, images, width)
     if width == _POINT:

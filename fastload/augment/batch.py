@@ -53,11 +53,9 @@ def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
     """
     wide = seed_words[0] | seed_words[1] << 32
     ahead = None if device.type == "cpu" else torch.get_device_module(device)
-    on_device = (
-        None
-        if ahead is None
-        else (ahead.get_rng_state() if device.type == "mps" else ahead.get_rng_state(device))
-    )
+    on_device: Tensor | None = None
+    if ahead is not None:
+        on_device = ahead.get_rng_state() if device.type == "mps" else ahead.get_rng_state(device)
     with kept_state():
         try:
             torch.default_generator.manual_seed(wide)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from fastload.augment.data_keys import KINDS, contradiction, named
 from fastload.augment.drawing import GATE, SHAPE, Drawn, Params, parameters
-from fastload.augment.kornia_classes import Traits, library, traits_of, why_whole
+from fastload.augment.kornia_classes import Traits, traits_of, why_whole
 from fastload.augment.philox import Draw
 from fastload.augment.specs import Op, fail
 from fastload.augment.steps import Array, Frame, Step
@@ -179,7 +180,8 @@ class KorniaOp(Op):
         if self._traits.alone and len(x) > 1:
             return _one_by_one(self.masks, x, own, shared=shared, fill=fill)
         wide, flags = x if x.dtype == torch.float64 else x.float(), self.module.flags
-        sequence = library().AugmentationSequential(self.module)
+        kornia = sys.modules["kornia.augmentation"]  # there, since the module is of a class in it
+        sequence = kornia.AugmentationSequential(self.module)
         own_flags = {
             name: _zero(flags[name])
             for name in ("fill", "fill_value", "pad_value")
@@ -188,7 +190,7 @@ class KorniaOp(Op):
         own_flags |= {name: flags[name] for name in ("align_corners",) if name in flags}
         sequence.extra_args = {key: {**extra, **own_flags} for key, extra in sequence.extra_args.items()}
         (name, _), *_ = sequence.named_children()
-        params = [library().container.params.ParamItem(name, self._given(len(x), shared, own))]
+        params = [kornia.container.params.ParamItem(name, self._given(len(x), shared, own))]
         out = sequence(
             torch.cat((wide, torch.ones_like(wide[:, :1])), dim=1), params=params, data_keys=["mask"]
         )
@@ -217,7 +219,7 @@ class KorniaOp(Op):
         return hash(repr(self))
 
 
-def _zero(fill: object) -> Any:
+def _zero(fill: object) -> Tensor | float:
     return torch.zeros((), dtype=fill.dtype) if isinstance(fill, Tensor) else 0.0
 
 

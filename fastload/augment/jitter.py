@@ -29,6 +29,7 @@ from fastload.device.gpu import working
 
 ORDERS = np.array(list(permutations(range(4))))
 """All orders of brightness 0, contrast 1, saturation 2 and hue 3."""
+_NAMES = "brightness", "contrast", "saturation", "hue"
 _CONTRAST, _NONE = 1, 4
 _KERNELS = kernels.brightness, kernels.contrast, kernels.saturation, kernels.hue
 
@@ -62,21 +63,21 @@ class ColorJitter(Op):
             keep(self, **{name: span(self, name, value, low=0.0)})
         keep(self, hue=span(self, "hue", self.hue, low=-0.5, high=0.5))
 
+    @property
+    def _ranges(self) -> tuple[float | Sequence[float], ...]:
+        return self.brightness, self.contrast, self.saturation, self.hue
+
     def factors(self, draw: Draw) -> tuple[Ints, Doubles, Ints]:
         """The rows that are changed, their four factors (G, 4), and the order of their ops (G, 4)."""
         rows = draw.chance(self.p)
-        ranges = self.brightness, self.contrast, self.saturation, self.hue
-        drawn = np.stack([draw.uniform(*r) for r in ranges], axis=1)  # type: ignore[misc]
+        ranges = [span(self, name, value) for name, value in zip(_NAMES, self._ranges, strict=True)]
+        drawn = np.stack([draw.uniform(*each) for each in ranges], axis=1)
         return rows, drawn[rows], ORDERS[draw.below(24)][rows]
 
     def active(self) -> list[int]:
         """Numbers of the four ops that change anything."""
         neutral = (1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0)
-        return [
-            i
-            for i, r in enumerate((self.brightness, self.contrast, self.saturation, self.hue))
-            if r != neutral[i]
-        ]
+        return [number for number, each in enumerate(self._ranges) if each != neutral[number]]
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         rows, factors, order = self.factors(draw)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 _ALL = frozenset({"masks", "boxes", "keypoints"})
@@ -89,7 +90,7 @@ _WHOLE: Mapping[str, str] = {
 """Why a class does not run per sample."""
 
 
-def library() -> Any:
+def library() -> ModuleType | None:
     """kornia.augmentation, if the program has imported it; else None, and no object is Kornia's."""
     return sys.modules.get("kornia.augmentation")
 

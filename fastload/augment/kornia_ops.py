@@ -21,7 +21,7 @@ it is under `Seeded`.
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class MissingKornia(FastloadError, ImportError):
     """Kornia is not installed."""
 
 
-def filters(user: str) -> Any:
+def filters(user: str) -> ModuleType:
     """kornia.filters, imported when it is first needed. `user`: the op that needs it.
 
     Raises:
@@ -53,10 +53,10 @@ def gaussian_blur(x: Tensor, sigma: Tensor, kernel: tuple[int, int]) -> Tensor:
     rounds."""
     kornia = filters("GaussianBlur")
     if kernels.on_cpu(x.device):
-        values: Any = kornia.gaussian_blur2d(
+        values: Tensor = kornia.gaussian_blur2d(
             x.float(), kernel, sigma.view(-1, 1).expand(-1, 2), border_type="reflect"
         )
     else:  # the same without its check of sigma, which would read it back to the host
         down, across = (kornia.get_gaussian_kernel1d(size, sigma.view(-1, 1)) for size in kernel)
         values = kornia.filter2d_separable(x.float(), across, down, "reflect")
-    return (values.round_() if x.dtype == torch.uint8 else values).to(x.dtype)  # type: ignore[no-any-return]
+    return (values.round_() if x.dtype == torch.uint8 else values).to(x.dtype)

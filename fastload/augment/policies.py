@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +135,7 @@ def slot_steps(kinds: Ints, values: Doubles, frame: Frame, mode: str, fill: Sequ
 
 
 class _Policy(Op):
-    interpolation: Any
+    interpolation: str | Enum
     fill: float | Sequence[float]
 
     def __post_init__(self) -> None:
@@ -155,8 +155,9 @@ class _Policy(Op):
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         steps = []
+        mode, fill = interpolation_mode(self, self.interpolation), colour(self, "fill", self.fill)
         for kinds, values in self.choices(draw, frame.height, frame.width):
-            steps += slot_steps(kinds, values, frame, self.interpolation, self.fill)  # type: ignore[arg-type]
+            steps += slot_steps(kinds, values, frame, mode, fill)
         return steps
 
 
@@ -174,7 +175,7 @@ class RandAugment(_Policy):
     num_ops: int = 2
     magnitude: int = 9
     num_magnitude_bins: int = 31
-    interpolation: Any = "nearest"
+    interpolation: str | Enum = "nearest"
     fill: float | Sequence[float] = 0.0
 
     def __post_init__(self) -> None:
@@ -210,7 +211,7 @@ class TrivialAugmentWide(_Policy):
     """
 
     num_magnitude_bins: int = 31
-    interpolation: Any = "nearest"
+    interpolation: str | Enum = "nearest"
     fill: float | Sequence[float] = 0.0
 
     words = 3
@@ -273,8 +274,8 @@ class AutoAugment(_Policy):
         interpolation, fill: see RandAugment.
     """
 
-    policy: Any = "imagenet"
-    interpolation: Any = "nearest"
+    policy: str | Enum = "imagenet"
+    interpolation: str | Enum = "nearest"
     fill: float | Sequence[float] = 0.0
 
     words = 7
@@ -286,7 +287,7 @@ class AutoAugment(_Policy):
             raise fail(self, f'policy={self.policy!r}; only "imagenet" runs on a batch')
 
     def choices(self, draw: Draw, height: int, width: int) -> list[tuple[Ints, Doubles]]:
-        kinds, chances, bins = sub_policies(self.policy)
+        kinds, chances, bins = sub_policies(str(self.policy))
         table = magnitude_table(NARROW, AUTOAUGMENT_BINS, height, width)
         which = draw.below(len(kinds))
         out = []

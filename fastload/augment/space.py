@@ -12,6 +12,7 @@ from fastload.augment import kernels
 from fastload.augment.philox import Doubles, Draw, Ints
 from fastload.augment.steps import Frame, Step
 from fastload.errors import BatchShapeError
+from fastload.transforms.ops import padding_sides, size_pair
 
 FLIP_WORDS = CROP_WORDS = 2
 
@@ -76,9 +77,8 @@ def plan_crop(spec: T.RandomCrop, draw: Draw, frame: Frame) -> list[Step]:
     Raises:
         BatchShapeError: the padded images are smaller than the crop.
     """
-    assert not isinstance(spec.size, int)
-    height, width = spec.size
-    left, top, right, bottom = spec.padding  # type: ignore[misc]
+    height, width = size_pair(spec.size, "RandomCrop")
+    left, top, right, bottom = padding_sides(spec.padding)
     tall, wide = frame.height + top + bottom, frame.width + left + right
     if spec.pad_if_needed:
         more_y, more_x = max(0, height - tall), max(0, width - wide)

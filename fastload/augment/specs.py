@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from enum import Enum
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from fastload.augment import kernels
 from fastload.augment.kornia_ops import filters, gaussian_blur
-from fastload.augment.philox import Draw
+from fastload.augment.philox import Draw, Ints
 from fastload.augment.space import affine_step, inverse_matrices
 from fastload.augment.steps import Frame, Step
 from fastload.errors import TransformError
@@ -64,6 +66,23 @@ def interpolation_mode(spec: object, value: object) -> str:
     if name not in ("nearest", "bilinear"):
         raise fail(spec, f'interpolation={value!r}; a batch is resampled by "nearest" or "bilinear"')
     return name
+
+
+def kernel_sides(spec: object, size: int | Sequence[int]) -> tuple[int, int]:
+    """One odd size, or (width, height)."""
+    sides = (size,) * 2 if isinstance(size, int) else tuple(size)
+    if len(sides) != 2 or any(not isinstance(n, int) or n < 1 or n % 2 == 0 for n in sides):
+        raise fail(spec, f"kernel_size={size!r}; give an odd int or two")
+    return sides[0], sides[1]
+
+
+def shear_ranges(spec: object, shear: float | Sequence[float]) -> tuple[Range, Range]:
+    """The ranges along x and y, in degrees: of a number or a range along x, or of both as four numbers."""
+    if isinstance(shear, (int, float)) or len(shear) == 2:
+        return span(spec, "shear", shear), (0.0, 0.0)
+    if len(shear) != 4:
+        raise fail(spec, f"shear={shear!r}; give a number, two or four")
+    return span(spec, "shear", shear[:2]), span(spec, "shear", shear[2:])
 
 
 class Op:
@@ -199,15 +218,16 @@ class GaussianBlur(Op):
 
     def __post_init__(self) -> None:
         self.check_p()
-        size = (self.kernel_size,) * 2 if isinstance(self.kernel_size, int) else tuple(self.kernel_size)
-        if len(size) != 2 or any(not isinstance(n, int) or n < 1 or n % 2 == 0 for n in size):
-            raise fail(self, f"kernel_size={self.kernel_size!r}; give an odd int or two")
         sigma = (float(self.sigma),) * 2 if isinstance(self.sigma, (int, float)) else self.sigma
-        keep(self, kernel_size=size, sigma=span(self, "sigma", sigma, low=1e-6))
+        keep(
+            self,
+            kernel_size=kernel_sides(self, self.kernel_size),
+            sigma=span(self, "sigma", sigma, low=1e-6),
+        )
         filters("GaussianBlur")  # an error here, not in the middle of an epoch
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
-        width, height = self.kernel_size  # type: ignore[misc]
+        width, height = kernel_sides(self, self.kernel_size)
         if height // 2 >= frame.height or width // 2 >= frame.width:
             raise fail(
                 self,
@@ -215,7 +235,7 @@ class GaussianBlur(Op):
                 f"{frame.height}x{frame.width}; take a smaller one",
             )
         rows = draw.chance(self.p)
-        sigma = draw.uniform(*self.sigma)[rows]  # type: ignore[misc]
+        sigma = draw.uniform(*span(self, "sigma", self.sigma))[rows]
         return [Step(gaussian_blur, rows, {"sigma": sigma.astype(np.float32)}, {"kernel": (height, width)})]
 
 
@@ -250,7 +270,9 @@ class RandomErasing(Op):
         )
         keep(self, value=colour(self, "value", self.value))
 
-    def boxes(self, draw: Draw, height: int, width: int, rows: Any = slice(None)) -> tuple[Any, Any]:
+    def boxes(
+        self, draw: Draw, height: int, width: int, rows: slice | Ints = slice(None)
+    ) -> tuple[npt.NDArray[np.bool_], Ints]:
         """(rows,) True if a box fits in one of ten tries; (rows, 4) top, left, bottom and right of the
         first that does."""
         tries = draw.words(40)[rows].reshape(-1, 10, 4).astype(np.float64) * 2.0**-32
@@ -289,7 +311,7 @@ class RandomRotation(Op):
     """
 
     degrees: float | Sequence[float]
-    interpolation: Any = "nearest"
+    interpolation: str | Enum = "nearest"
     fill: float | Sequence[float] = 0.0
     p: float = 1.0
 
@@ -302,8 +324,9 @@ class RandomRotation(Op):
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         rows = draw.chance(self.p)
-        angle = -draw.uniform(*self.degrees)  # type: ignore[misc]
-        return [affine_step(rows, inverse_matrices(angle)[rows], frame, self.interpolation, self.fill)]
+        angle = -draw.uniform(*span(self, "degrees", self.degrees))
+        mode, fill = interpolation_mode(self, self.interpolation), colour(self, "fill", self.fill)
+        return [affine_step(rows, inverse_matrices(angle)[rows], frame, mode, fill)]
 
 
 @dataclass(frozen=True)
@@ -322,7 +345,7 @@ class RandomAffine(Op):
     translate: Sequence[float] | None = None
     scale: Sequence[float] | None = None
     shear: float | Sequence[float] | None = None
-    interpolation: Any = "nearest"
+    interpolation: str | Enum = "nearest"
     fill: float | Sequence[float] = 0.0
     p: float = 1.0
 
@@ -339,25 +362,19 @@ class RandomAffine(Op):
         if self.scale is not None:
             keep(self, scale=span(self, "scale", self.scale, low=1e-6))
         if self.shear is not None:
-            given = self.shear
-            four = (
-                (*span(self, "shear", given), 0.0, 0.0)
-                if isinstance(given, (int, float)) or len(given) == 2
-                else tuple(given)
-            )
-            if len(four) != 4:
-                raise fail(self, f"shear={given!r}; give a number, two or four")
-            keep(self, shear=(*span(self, "shear", four[:2]), *span(self, "shear", four[2:])))
+            along_x, along_y = shear_ranges(self, self.shear)
+            keep(self, shear=(*along_x, *along_y))
 
     def plan(self, draw: Draw, frame: Frame) -> list[Step]:
         rows = draw.chance(self.p)
-        angle = draw.uniform(*self.degrees)  # type: ignore[misc]
+        angle = draw.uniform(*span(self, "degrees", self.degrees))
         most = self.translate or (0.0, 0.0)
         shift_x, shift_y = (
             np.rint(draw.uniform(-m, m)) for m in (most[0] * frame.width, most[1] * frame.height)
         )
         scale = draw.uniform(*(self.scale or (1.0, 1.0)))
-        shear: Sequence[float] = self.shear or (0.0, 0.0, 0.0, 0.0)  # type: ignore[assignment]
-        shear_x, shear_y = draw.uniform(shear[0], shear[1]), draw.uniform(shear[2], shear[3])
+        along_x, along_y = shear_ranges(self, 0.0 if self.shear is None else self.shear)
+        shear_x, shear_y = draw.uniform(*along_x), draw.uniform(*along_y)
         matrices = inverse_matrices(angle, shift_x, shift_y, scale, shear_x, shear_y)
-        return [affine_step(rows, matrices[rows], frame, self.interpolation, self.fill)]
+        mode, fill = interpolation_mode(self, self.interpolation), colour(self, "fill", self.fill)
+        return [affine_step(rows, matrices[rows], frame, mode, fill)]

@@ -79,7 +79,7 @@ class Step:
     shared: dict[str, Array] = field(default_factory=dict)
     on_host: bool = False
     exact: Array | None = None
-    keypoint_pairs: Any = None
+    keypoint_pairs: str | Sequence[tuple[int, int]] | None = None
     masks: Callable[..., Tensor] | None = None
     centres: Callable[[Step, tuple[int, int]], Array] | None = None
 

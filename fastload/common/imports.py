@@ -38,11 +38,14 @@ class _Awaited(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             for each in sys.meta_path
             if each is not self and (find := getattr(each, "find_spec", None)) is not None
         )
-        found = next((spec for find in others if (spec := find(fullname, path, target)) is not None), None)
+        specs = (find(fullname, path, target) for find in others)
+        found: importlib.machinery.ModuleSpec | None = next(
+            (spec for spec in specs if spec is not None), None
+        )
         if found is None or found.loader is None:
             return found
         self._loader, found.loader = found.loader, self
-        return found  # type: ignore[no-any-return]
+        return found
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         """The module that the own loader makes."""

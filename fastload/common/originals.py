@@ -66,7 +66,7 @@ class _StandIn(NamedTuple):
 
     itself: weakref.ref[Any]
     code: CodeType | None
-    own: Any
+    own: object
 
 
 _stand_ins: dict[int, _StandIn] = {}
@@ -81,7 +81,7 @@ def stand_in(ours: object, own: object) -> None:
     _stand_ins[key] = _StandIn(reference, getattr(ours, "__code__", None), original(own))
 
 
-def original(value: object) -> Any:
+def original(value: object) -> object:
     """The library's object that a stand-in stands for; any other value as it is."""
     found = _stand_ins.get(id(value))
     if found is None or found.itself() is not value or getattr(value, "__code__", None) is not found.code:
@@ -296,13 +296,11 @@ def _functions(value: Any) -> list[FunctionType]:
     but a function or method."""
     if type(value) in (staticmethod, classmethod):
         value = value.__func__
-    parts = (
-        (value.fget, value.fset, value.fdel)
-        if type(value) is property
-        else (value.func,)
-        if type(value) is cached_property
-        else (value,)
-    )
+    parts: tuple[object, ...] = (value,)
+    if type(value) is property:
+        parts = (value.fget, value.fset, value.fdel)
+    elif type(value) is cached_property:
+        parts = (value.func,)
     found = [part for part in parts if isinstance(part, FunctionType)]
     return found if len(found) == sum(part is not None for part in parts) else []
 

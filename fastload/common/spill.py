@@ -250,6 +250,9 @@ class TextSorter:
     """Sort of byte strings, which are added in any order and read once, in ascending order; see the NOTE."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self._texts: list[bytes] = []
         self._size = 0
         self._runs: list[tuple[int, int]] = []  # the range of each run in the file
@@ -269,7 +272,7 @@ class TextSorter:
             self._file.seal()
             block = max(_READ_LEAST, RUN_BYTES // len(self._runs))
             yield from heapq.merge(*(self._run(*edges, block) for edges in self._runs))
-            self.__init__()  # type: ignore[misc]
+            self._begin()
             return
         self._texts.sort()
         texts, self._texts, self._size = self._texts, [], 0

@@ -181,9 +181,18 @@ def _to_planar(
     pixel = tl.program_id(1) * PIXELS + tl.arange(0, PIXELS)
     inside = pixel < plane
     for channel in tl.static_range(3):
-        mean = m0 if channel == 0 else (m1 if channel == 1 else m2)
-        minus_std = n0 if channel == 0 else (n1 if channel == 1 else n2)
-        inverse = i0 if channel == 0 else (i1 if channel == 1 else i2)
+        if channel == 0:
+            mean = m0
+            minus_std = n0
+            inverse = i0
+        elif channel == 1:
+            mean = m1
+            minus_std = n1
+            inverse = i1
+        else:
+            mean = m2
+            minus_std = n2
+            inverse = i2
         last, apart = source + image + pixel * 3 + channel, out + image + channel * plane + pixel
         _convert(last, apart, inside, False, mean, minus_std, inverse, RECIPROCAL, NORMALIZE, DIVIDE)
 

@@ -16,7 +16,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,9 @@ from fastload.store.kinds.base import Collated
 from fastload.transforms.ops import Transform
 from fastload.transforms.spec import Plan
 from fastload.transforms.steps import converts, entries_of, flatten
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 class InPlaceDataset(NativeSource):
@@ -67,6 +70,10 @@ class InPlaceDataset(NativeSource):
     def is_batched_natively(self) -> bool:
         """True if native threads can make batches of the delivered fields, whatever the transform."""
         return self.image_field in self.fields
+
+    @abstractmethod
+    def is_of(self, dataset: object, known: Any) -> bool:
+        """Returns True if it is made of that dataset, whose parts are as recognised now."""
 
     @property
     def kind(self) -> str:
@@ -228,7 +235,7 @@ class InPlaceDataset(NativeSource):
             error.add_note(f"sample {index}: {self._listed.path(index)}{gone}")
 
     @abstractmethod
-    def _opened(self, index: int) -> Any:
+    def _opened(self, index: int) -> Image:
         """Sample index's RGB Pillow image."""
 
     def _bytes(self, index: int) -> bytes | None:

@@ -81,12 +81,13 @@ class InPlaceDatasets:
         return kept
 
     def _found(self, dataset: object) -> InPlaceDataset | None:
-        before: Any = self._kept.get(id(dataset)) or self._before.get(id(dataset))
+        before = self._kept.get(id(dataset)) or self._before.get(id(dataset))
         for each in RECOGNISERS:
             if each.library in sys.modules and (found := each.recognise(dataset)) is not None:
-                if type(before) is not each.make or not before.is_of(dataset, found):
-                    return each.make(dataset, found, self.cache, before)  # type: ignore[no-any-return]
+                if before is None or type(before) is not each.make or not before.is_of(dataset, found):
+                    made: InPlaceDataset = each.make(dataset, found, self.cache, before)
+                    return made
                 if before.transform is not found.transform:
                     before.transform = found.transform
-                return before  # type: ignore[no-any-return]
+                return before
         return None

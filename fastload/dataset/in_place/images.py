@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
@@ -15,6 +15,9 @@ from fastload.common.originals import OwnCode
 from fastload.common.text import ShownAsText
 from fastload.dataset.in_place.known import KnownDataset, check_items
 from fastload.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 class Images(ShownAsText, Dataset[Any]):
@@ -77,7 +80,7 @@ class Images(ShownAsText, Dataset[Any]):
         return f"Images({self._title or 'a list'}, {len(self)} images)"
 
 
-def opened(path: str) -> Any:
+def opened(path: str) -> Image:
     """The RGB Pillow image of a file."""
     with open(path, "rb") as file:
         return open_image(file).convert("RGB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages, Places
 from fastload.dataset.in_place.samples import KnownSamples, ReadableSource, opened
 from fastload.errors import FastloadError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 _COLUMNS = {int: np.int64, float: np.float64, bool: np.bool_}
 """Types of Python's values that are kept as columns, and what torch makes of them."""
@@ -72,7 +75,7 @@ class PlacedDataset(InPlaceDataset):
         """The pair of an image and a number, or the values by field."""
         return tuple(values[name] for name in self.fields) if self._known.is_pair else values
 
-    def _opened(self, index: int) -> Any:
+    def _opened(self, index: int) -> Image:
         data = self._bytes(index)
         return opened(self._known.source.read(index).image if data is None else data)
 

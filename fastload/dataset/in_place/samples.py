@@ -6,10 +6,12 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from torch.utils.data import Dataset
+from typing_extensions import Buffer
 
 from fastload.common.images import open_image
 from fastload.common.originals import OwnCode
@@ -17,6 +19,9 @@ from fastload.common.text import ShownAsText
 from fastload.dataset.in_place.known import check_items
 from fastload.errors import ArgumentError
 from fastload.store import Field
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 _IMAGE = "image"
 
@@ -135,13 +140,12 @@ def owned(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def opened(image: Any) -> Any:
+def opened(image: Buffer | npt.NDArray[np.uint8]) -> Image:
     """The RGB Pillow image of a file's bytes, or of pixels."""
-    from PIL import Image
+    from PIL.Image import fromarray
 
-    return (
-        Image.fromarray(image) if isinstance(image, np.ndarray) else open_image(io.BytesIO(image))
-    ).convert("RGB")
+    found = fromarray(image) if isinstance(image, np.ndarray) else open_image(io.BytesIO(image))
+    return found.convert("RGB")
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class KnownSamples:
     source: ReadableSource
     fields: tuple[str, ...]
     is_pair: bool
-    transform: Any
+    transform: object
 
     def values(self, index: int) -> Mapping[str, Any]:
         """The fields of a sample besides the image; without reading the image, where the source can."""

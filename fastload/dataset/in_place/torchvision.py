@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from fastload.dataset.in_place.base import InPlaceDataset, checked_path
 from fastload.dataset.in_place.formats import NATIVE, suffixes
 from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 class FileDataset(InPlaceDataset):
@@ -55,7 +58,7 @@ class FileDataset(InPlaceDataset):
         """The pair of a sample's, or a batch's, image and label."""
         return values["image"], values["label"]
 
-    def _opened(self, index: int) -> Any:
+    def _opened(self, index: int) -> Image:
         return self._open(self._listed.path(index))
 
 
