@@ -122,11 +122,9 @@ def _each(value: object, name: str, move: Callable[[object, str], object]) -> ob
     """One value, or each of several by name; None stays None."""
     if value is None:
         return None
-    return (
-        {key: move(each, key) for key, each in value.items()}
-        if isinstance(value, Mapping)
-        else move(value, name)
-    )
+    if isinstance(value, Mapping):
+        return {key: move(each, key) for key, each in value.items()}
+    return move(value, name)
 
 
 @dataclass(frozen=True)

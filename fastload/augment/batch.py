@@ -69,9 +69,8 @@ def generators(seed_words: list[int], device: torch.device) -> Iterator[None]:
             yield
         finally:
             if ahead is not None and on_device is not None:
-                ahead.set_rng_state(on_device) if device.type == "mps" else ahead.set_rng_state(
-                    on_device, device
-                )
+                where = () if device.type == "mps" else (device,)
+                ahead.set_rng_state(on_device, *where)
 
 
 class Seeded:
@@ -298,11 +297,10 @@ class AugmentBatch:
         triton = any(isinstance(op, ColorJitter) for op in self.ops) and at_once(images.device)
         for op, drawn in zip(self.ops, words_of(seed, epoch, indices, wants, occurrences), strict=True):
             frame = Frame(len(images), height, width, images.dtype != torch.uint8, triton, images.shape[1])
-            done = (
-                op.plan(Draw(drawn), frame)
-                if isinstance(op, Op)
-                else _NATIVE[type(op)][1](op, Draw(drawn), frame)
-            )
+            if isinstance(op, Op):
+                done = op.plan(Draw(drawn), frame)
+            else:
+                done = _NATIVE[type(op)][1](op, Draw(drawn), frame)
             height, width = next((step.size for step in reversed(done) if step.size), (height, width))
             steps += done
         return steps

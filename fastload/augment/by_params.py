@@ -148,11 +148,10 @@ class KorniaOp(Op):
         host, where Kornia reads them."""
         if self._traits.alone and len(x) > 1:
             return _one_by_one(self.run, x, own, shared=shared)
-        wide = (
-            x / 255
-            if x.dtype == torch.uint8
-            else x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
-        )
+        if x.dtype == torch.uint8:
+            wide = x / 255
+        else:
+            wide = x.to(torch.promote_types(x.dtype, torch.float32), copy=True)
         out: Tensor = self.module(wide, params=self._given(len(x), shared, own))
         if out.shape[:2] != x.shape[:2] or (out.shape != x.shape and not self._traits.resizes):
             raise TransformError(
@@ -251,11 +250,9 @@ def _why_not(op: KorniaOp) -> str:
                 for step in steps
             )
         except Exception as error:
-            return (
-                str(error)
-                if isinstance(error, GlobalDraw)
-                else f"trying that, Kornia raised {type(error).__name__}: {error}"
-            )
+            if isinstance(error, GlobalDraw):
+                return str(error)
+            return f"trying that, Kornia raised {type(error).__name__}: {error}"
         if _states() != before:
             return "it draws from a global generator"
     return "" if same else "what a row becomes depends on those beside it"

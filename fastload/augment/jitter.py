@@ -85,11 +85,9 @@ class ColorJitter(Op):
             kernel = _kernel().jitter
             codes = np.array([op if op in self.active() else _NONE for op in range(4)], np.int32)[order]
             arrays = {"codes": codes, "factor": np.take_along_axis(factors, order, 1).astype(np.float32)}
-            return (
-                [Step(kernel, rows, arrays, {"contrasts": _CONTRAST in self.active()})]
-                if self.active()
-                else []
-            )
+            if self.active():
+                return [Step(kernel, rows, arrays, {"contrasts": _CONTRAST in self.active()})]
+            return []
         steps = []
         for place in range(4):
             for op in self.active():

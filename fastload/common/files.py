@@ -104,11 +104,9 @@ def size_limit(error: Exception) -> str:
     """A clause for the error of a failed write, if a limit on the size of files may be its cause; else ""."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     told = not isinstance(error, OSError) or error.errno == errno.EFBIG
-    return (
-        ""
-        if limit == resource.RLIM_INFINITY or not told
-        else f"; files have a limit of {limit:,} bytes here: raise RLIMIT_FSIZE (ulimit -f)"
-    )
+    if limit == resource.RLIM_INFINITY or not told:
+        return ""
+    return f"; files have a limit of {limit:,} bytes here: raise RLIMIT_FSIZE (ulimit -f)"
 
 
 def open_regular(path: str | os.PathLike[str]) -> tuple[int, int]:

@@ -197,11 +197,9 @@ def _parts(
     defined = _definitions(module)
     if defined is None:
         return None
-    return (
-        _methods(holder, defined, only)
-        if isinstance(holder, type)
-        else _module_functions(module, defined, only)
-    )
+    if isinstance(holder, type):
+        return _methods(holder, defined, only)
+    return _module_functions(module, defined, only)
 
 
 def _compiled(module: ModuleType, names: Sequence[str]) -> Iterator[tuple[str, bool]]:
@@ -276,11 +274,9 @@ def _is_borrowed(value: object, kind: type, name: str) -> bool:
     classes borrow get_params so."""
     for each in _functions(value):
         home = sys.modules.get(each.__globals__.get("__name__", ""))
-        defined = (
-            None
-            if home is None or _library(home.__name__) != _library(kind.__module__)
-            else _definitions(home)
-        )
+        defined = None
+        if home is not None and _library(home.__name__) == _library(kind.__module__):
+            defined = _definitions(home)
         if home is None or defined is None:
             return False
         codes = [

@@ -76,11 +76,10 @@ class Progress:
         self._next = now + self._view.every
         spent = max(now - self._began, 1e-6)
         speed = (done - self._from[0]) / spent
-        rate = (
-            f"{speed:,.0f} {self._unit}/s"
-            if self._unit
-            else f"{human_bytes((size - self._from[1]) / spent)}/s"
-        )
+        if self._unit:
+            rate = f"{speed:,.0f} {self._unit}/s"
+        else:
+            rate = f"{human_bytes((size - self._from[1]) / spent)}/s"
         self._view.update(done, speed, rate, human_bytes(size) if size else "")
 
 
@@ -96,11 +95,9 @@ class _Lines:
         pass
 
     def update(self, done: int, speed: float, rate: str, size: str) -> None:
-        left = (
-            f", {human_seconds((self._total - done) / speed)} left"
-            if speed > 0 and done < self._total
-            else ""
-        )
+        left = ""
+        if speed > 0 and done < self._total:
+            left = f", {human_seconds((self._total - done) / speed)} left"
         tell(f"{self._title}: {done:,} of {self._total:,}, {rate}{', ' if size else ''}{size}{left}")
 
     def stop(self) -> None:
@@ -130,11 +127,9 @@ class _Bar:
         self._bar.start_task(self._task)
 
     def update(self, done: int, speed: float, rate: str, size: str) -> None:
-        left = (
-            f", {human_seconds((self._total - done) / speed)} left"
-            if speed > 0 and done < self._total
-            else ""
-        )
+        left = ""
+        if speed > 0 and done < self._total:
+            left = f", {human_seconds((self._total - done) / speed)} left"
         self._bar.update(self._task, completed=done, state=f"{done:,}/{self._total:,}, {rate}{left}")
 
     def stop(self) -> None:

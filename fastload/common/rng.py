@@ -235,11 +235,9 @@ def row_seeds(
 
 def row_seed(seed: int, epoch: int, occurrence: int) -> int:
     """The seed of one sample's draws. See NOTE [ occurrences: an index that comes again ]."""
-    return (
-        seed
-        if not occurrence
-        else int(core.occurrence_seeds(seed, epoch, OCCURRENCE_STREAM, np.array([occurrence], np.uint32))[0])
-    )
+    if not occurrence:
+        return seed
+    return int(core.occurrence_seeds(seed, epoch, OCCURRENCE_STREAM, np.array([occurrence], np.uint32))[0])
 
 
 def substitutes(seed: int, epoch: int, index: int, count: int, occurrence: int = 0) -> list[int]:

@@ -441,11 +441,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             ArgumentError: Pillow is not installed, or there are more than 1,024 samples.
             SampleError: a sample cannot be decoded.
         """
-        chosen = (
-            range(min(n, len(self)))
-            if indices is None
-            else [position_in(index, len(self)) for index in indices]
-        )
+        chosen: Sequence[int] = range(min(n, len(self)))
+        if indices is not None:
+            chosen = [position_in(index, len(self)) for index in indices]
         if len(chosen) > SHOWN_MOST or not 16 <= side <= 1024:
             raise ArgumentError(
                 f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not "

@@ -123,14 +123,13 @@ class Resolver:
         return Joined(nodes, counts) if len(nodes) == len(parts) == len(counts) else None
 
     def _in_place(self, dataset: object, before: _Kept) -> Part | None:
-        found = (
-            self.files.find(dataset)
-            if self.in_place and any(each.library in sys.modules for each in RECOGNISERS)
-            else None
-        )
-        if found is None or found.positions is None:
-            return None if found is None else Leaf(found, len(found))
-        return Picked(Leaf(found, len(found)), found.positions)
+        if not self.in_place or not any(each.library in sys.modules for each in RECOGNISERS):
+            return None
+        found = self.files.find(dataset)
+        if found is None:
+            return None
+        leaf = Leaf(found, len(found))
+        return leaf if found.positions is None else Picked(leaf, found.positions)
 
     def _positions(self, subset: Any, before: _Kept) -> npt.NDArray[np.int64] | range | None:
         """The positions that a Subset's indices say; None: they have to be asked for."""
@@ -238,11 +237,9 @@ def draws_of(dataset: object, seed: int | None, epoch: int) -> DrawBasis:
 def in_epoch(dataset: object, seed: int | None, epoch: int) -> tuple[Any, DrawBasis | None]:
     """A dataset of Python in an epoch, and the basis of its draws, if it has one: itself and None, but for
     a Mixture."""
-    return (
-        (dataset.at_epoch(epoch), draws_of(dataset, seed, epoch))
-        if isinstance(dataset, Mixture)
-        else (dataset, None)
-    )
+    if isinstance(dataset, Mixture):
+        return dataset.at_epoch(epoch), draws_of(dataset, seed, epoch)
+    return dataset, None
 
 
 def begin_epoch(dataset: object, epoch: int) -> None:

@@ -100,8 +100,6 @@ def _shown(form: Form) -> Any:
         return form
     if form.keys is None:
         return tuple(map(_shown, form.parts))
-    return (
-        list(form.keys)
-        if form.keys == form.parts
-        else dict(zip(form.keys, map(_shown, form.parts), strict=True))
-    )
+    if form.keys == form.parts:
+        return list(form.keys)
+    return dict(zip(form.keys, map(_shown, form.parts), strict=True))

@@ -143,11 +143,9 @@ class BucketBatchSampler(Sampler[list[int]]):
             if self.by not in ("aspect", "size"):
                 raise ArgumentError(f'by={self.by!r}: give "aspect", "size", or a number for each sample')
             heights, widths = _sizes_of(self.dataset)
-            return (
-                widths / np.maximum(heights, 1)
-                if self.by == "aspect"
-                else heights.astype(np.float64) * widths
-            )
+            if self.by == "aspect":
+                return widths / np.maximum(heights, 1)
+            return heights.astype(np.float64) * widths
         try:
             values = np.asarray(self.by, np.float64)
         except (TypeError, ValueError):

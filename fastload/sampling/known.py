@@ -161,11 +161,9 @@ def coverage(sampler: Any, count: int, epoch: int = 0, splits: tuple[Split, ...]
 def _all_of(length: int, count: int) -> Iterable[Positions] | None:
     """The positions 0 .. length-1 of a sampler's data, for a dataset of `count` samples: None where these
     are all."""
-    return (
-        None
-        if length == count
-        else (np.arange(begin, min(begin + _PART, length)) for begin in range(0, length, _PART))
-    )
+    if length == count:
+        return None
+    return (np.arange(begin, min(begin + _PART, length)) for begin in range(0, length, _PART))
 
 
 def _in_parts(indices: Iterator[int]) -> Iterator[list[int]]:
@@ -320,6 +318,8 @@ def facts_of(index_sampler: object, private: torch.Generator | None = None) -> S
     sampler = index_sampler.sampler if type(index_sampler) is BatchSampler else index_sampler
     kinds: tuple[type, type] = (type(index_sampler), type(sampler))
     is_own = not _iteration(*kinds).replaced()
+    sharded = sampler if isinstance(sampler, Sharded) else None
+    given = None if sharded is None else sharded.shared_out
     return SamplerFacts(
         deciding=sampler,
         is_own=is_own,
@@ -329,11 +329,9 @@ def facts_of(index_sampler: object, private: torch.Generator | None = None) -> S
         draws_at_first=is_own and _iterates_as(sampler, _FIRST),
         is_stateful=is_stateful(sampler),
         in_batches=sampler is not index_sampler,
-        sharded=sampler if isinstance(sampler, Sharded) else None,
+        sharded=sharded,
         follows_seed_and_epoch=isinstance(sampler, ShardSampler),
-        shared_out=facts_of(sampler.shared_out)
-        if isinstance(sampler, Sharded) and sampler.shared_out is not None
-        else None,
+        shared_out=None if given is None else facts_of(given),
     )
 
 

@@ -117,11 +117,9 @@ class Agreement:
         if self._store is None:
             return
         try:
-            found = (
-                self._store.get(f"{self._key}/differs").decode()
-                if self._store.check([f"{self._key}/differs"])
-                else None
-            )
+            found = None
+            if self._store.check([f"{self._key}/differs"]):
+                found = self._store.get(f"{self._key}/differs").decode()
         except RuntimeError:
             self._store = found = None
         if found is not None:

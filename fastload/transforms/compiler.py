@@ -191,13 +191,12 @@ def _joined(views: Sequence[Plan], before: int) -> Plan:
     ]
     python = tuple((view.pillow, view.python) for view in views)
     runs = any(steps for _, steps in python)
+    sizes = tuple(view.fixed_size for view in views if view.fixed_size is not None)
     return Plan(
         programs=tuple(view.program for view in views),
         to_float=views[0].to_float,
         python=(ViewSteps(python),) if runs else (),
-        fixed_sizes=None
-        if any(view.fixed_size is None for view in views)
-        else tuple(view.fixed_size for view in views if view.fixed_size),
+        fixed_sizes=sizes if len(sizes) == len(views) else None,
         drawn_size=any(view.drawn_size for view in views),
         random=any(view.random for view in views),
         movable=runs and all(view.movable or view.native for view in views),
@@ -245,11 +244,9 @@ def _take_all(
                 raise
             return stages, floats, str(reason)
         nothing = made.note is None
-        why = (
-            _PASSES
-            if nothing and _converts_tensors(step) and part.form == "image" and not part.is_tensor
-            else made.note or ""
-        )
+        why = made.note or ""
+        if nothing and _converts_tensors(step) and part.form == "image" and not part.is_tensor:
+            why = _PASSES
         stages.append(Stage(position, label(step), "nothing" if nothing else "native", why))
         if (part.to_float, part.mean) != before:
             floats.append(position)
@@ -422,11 +419,9 @@ def native_step(step: object, part: NativePart) -> NativeStep:
         raise TransformError("the decoder does not do it")
     made = found.row.native(found, Place(part.form, part.is_tensor, default_dtype()))
     is_tv = found.name == "ToImage"
-    return (
-        replace(made, values={**made.values, "is_tv": is_tv})
-        if not found.v2 or is_tv or found.name == "ToPureTensor"
-        else made
-    )
+    if not found.v2 or is_tv or found.name == "ToPureTensor":
+        return replace(made, values={**made.values, "is_tv": is_tv})
+    return made
 
 
 def _geometry(step: object, position: int, values: NativePart) -> DeviceOp:

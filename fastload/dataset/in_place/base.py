@@ -262,11 +262,9 @@ class InPlaceDataset(NativeSource):
             return _first_of_python(plan)
         if not _gives_tensors(self._transform):
             return "it gives Pillow images, of which no batch is made: end its transform with ToTensor"
-        return (
-            None
-            if plan.fixed_sizes is not None
-            else "its transform leaves images of different sizes: end it at one size"
-        )
+        if plan.fixed_sizes is not None:
+            return None
+        return "its transform leaves images of different sizes: end it at one size"
 
 
 def checked_path(path: Any) -> str:

@@ -77,12 +77,8 @@ class OnImages:
             )
         if self.name != self.column and self.name in batch:
             raise ArgumentError(f"OnImages: to={self.to!r} is the name of another column")
-        return {
-            self.name if name == self.column else name: list(map(self._one, values))
-            if name == self.column
-            else values
-            for name, values in batch.items()
-        }
+        changed = {self.column: (self.name, list(map(self._one, batch[self.column])))}
+        return dict(changed.get(name, (name, values)) for name, values in batch.items())
 
     def _one(self, image: Image) -> object:
         found: object = image.convert("RGB")

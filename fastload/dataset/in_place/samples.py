@@ -113,11 +113,9 @@ class Samples(ShownAsText, Dataset[Any]):
         item = self.source.read(index)
         image = opened(item.image)
         values = {**owned(item.values), _IMAGE: image if self.transform is None else self.transform(image)}
-        return (
-            tuple(values[name] for name in self.fields)
-            if self.is_pair
-            else {name: values[name] for name in self.fields}
-        )
+        if self.is_pair:
+            return tuple(values[name] for name in self.fields)
+        return {name: values[name] for name in self.fields}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ if self._reopen is None else {**self.__dict__, "source": None}
