@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,12 @@ Params = dict[str, Tensor]
 Keys = npt.NDArray[np.uint64]
 
 
+class _Module(Protocol):
+    """A module of Kornia's, as far as it is asked here."""
+
+    def forward_parameters(self, batch_shape: torch.Size) -> Params: ...
+
+
 class Drawn(NamedTuple):
     """Rows that a module changes in one call: their parameters, and those that Kornia has once for a
     batch."""
@@ -54,7 +60,7 @@ class Drawn(NamedTuple):
     shared: Params
 
 
-def parameters(module: object, keys: Keys, frame: Frame, shared: Sequence[str] = ()) -> list[Drawn]:
+def parameters(module: _Module, keys: Keys, frame: Frame, shared: Sequence[str] = ()) -> list[Drawn]:
     """Parameters of the rows on which Kornia's gate is open; see NOTE [ kornia: three ways to draw ].
 
     Args:
@@ -71,7 +77,9 @@ def parameters(module: object, keys: Keys, frame: Frame, shared: Sequence[str] =
     return _row_by_row(module, keys, frame, shared) if found is None else found
 
 
-def _together(module: Any, keys: Keys, frame: Frame, way: Callable[[Keys, int], _Rows]) -> list[Drawn] | None:
+def _together(
+    module: _Module, keys: Keys, frame: Frame, way: Callable[[Keys, int], _Rows]
+) -> list[Drawn] | None:
     """All rows asked at once; None if something is drawn that this way has no numbers for."""
     rows = max(len(keys), _LEAST_ROWS)
     while rows in (frame.height, frame.width):
@@ -108,7 +116,7 @@ def _together(module: Any, keys: Keys, frame: Frame, way: Callable[[Keys, int], 
     ]
 
 
-def _row_by_row(module: Any, keys: Keys, frame: Frame, shared: Sequence[str]) -> list[Drawn]:
+def _row_by_row(module: _Module, keys: Keys, frame: Frame, shared: Sequence[str]) -> list[Drawn]:
     shape = torch.Size((1, frame.channels, frame.height, frame.width))
     generator = torch.Generator()
     drawn: list[Params] = []
@@ -160,8 +168,12 @@ class _Rows(TorchFunctionMode):
         self.of_batch: list[tuple[Tensor, list[Tensor]]] = []
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if takes_generator(func) is None or kwargs.get("generator") is not None:
             return func(*args, **kwargs)

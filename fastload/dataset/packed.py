@@ -57,7 +57,7 @@ _SHARDS = 4
 class FolderAttributes:
     """Classes, targets and samples of a dataset that has its values by field."""
 
-    path: Any
+    path: str | Path
 
     @property
     @abstractmethod

@@ -43,7 +43,7 @@ class Counted(NamedTuple):
     apart."""
 
     index: Any
-    occurrences: Any
+    occurrences: Occurrences | np.uint32
 
 
 class OccurrenceCounter:
