@@ -165,7 +165,7 @@ class RandomChoice:
 
     Args:
         mixes: MixUp and CutMix.
-        p: their weights; None: equal ones.
+        p: weights; None: equal ones.
     """
 
     mixes: tuple[MixUp | CutMix, ...]

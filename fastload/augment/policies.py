@@ -270,7 +270,7 @@ class AutoAugment(_Policy):
     """One of 25 pairs of ops, chosen per sample.
 
     Args:
-        policy: "imagenet", or torchvision's member of that name.
+        policy: "imagenet", or torchvision's member.
         interpolation, fill: see RandAugment.
     """
 

@@ -206,7 +206,7 @@ class GaussianBlur(Op):
 
     Args:
         kernel_size: odd, an int or (width, height).
-        sigma: standard deviation in pixels, a number or a range.
+        sigma: standard deviation in pixels, or its range.
         p: probability.
     """
 

@@ -488,7 +488,7 @@ class ConvertBoundingBoxFormat(Transform):
     int64 boxes are rounded as in torchvision 0.28.
 
     Args:
-        format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member of that name.
+        format: "xyxy", "xywh" or "cxcywh", in any case; or torchvision's member.
     """
 
     format: str | Enum
