@@ -19,7 +19,10 @@ import re
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastload.cli.help import Parameter
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -34,6 +37,22 @@ WORDS_MOST = 36_800
 _NOT_FOR_USERS = ("404.html", "architecture.html", "format.html")
 _INLINE = ("a", "abbr", "b", "code", "em", "i", "span", "strong", "sub", "sup")
 """Elements at whose edges no word ends: `f(x)` is one word, though its colours are four elements."""
+_COMMON = {"--quiet", "--storage-option", "--timeout", "--batch-size", "--size"}
+_DATASETS = ("A packed dataset.", "A packed dataset: its folder, or its URL.")
+"""Options, and texts of arguments, that the beginning of the page of the command line explains."""
+_RESULTS = ("Summary", "Report", "BadSample", "Notice", "PackOptions")
+"""Ends of the names of results, and of what is made with them."""
+_OF_RESULTS = """    options:
+      separate_signature: false
+      show_signature: false
+      show_labels: false
+      filters: ["!^_", "!^(of|stored|as_dict|shrinks)$"]
+"""
+"""Options of mkdocstrings for results: those of their methods that only the package calls are left out."""
+_OF_PROTOCOLS = """    options:
+      members: false
+"""
+"""Options of mkdocstrings for a protocol: a page explains its methods by an example."""
 _PART = re.compile(r"^<!-- generated: (\S+)(?: (\S+))? -->$", re.MULTILINE)
 
 
@@ -84,60 +103,68 @@ def missing_from_reference() -> Iterator[str]:
 
 
 def _directives(module: str) -> str:
+    """A directive for each public name. A result, which only the package makes, is shown without the
+    signature of its constructor, which would repeat its attributes."""
     names = [(name, value) for name, value in public_names(module).items() if not inspect.ismodule(value)]
-    return "\n".join(f"::: {getattr(value, '__module__', module)}.{name}\n" for name, value in names)
+    return "\n".join(
+        f"::: {getattr(value, '__module__', module)}.{name}\n{_options(name, value)}" for name, value in names
+    )
+
+
+def _options(name: str, value: object) -> str:
+    if name.endswith(_RESULTS):
+        return _OF_RESULTS
+    return _OF_PROTOCOLS if getattr(value, "_is_protocol", False) else ""
 
 
 # ---- the command line --------------------------------------------------------------------------------------
 
 
 def _command(name: str) -> str:
-    """A command of `fastload`: its usage line, what it does, and its options: a table of those that no
-    other part of the reference has."""
+    """A command of `fastload`: its usage line, what it does, and its arguments and options: a table, or the
+    public function that takes them."""
     from fastload.cli.help import parameters, usage
     from fastload.cli.main import COMMANDS
 
     run = COMMANDS[name]
-    shown = parameters(run)
     lines = ["```text", f"fastload {usage(name, run)}", "```", "", inspect.getdoc(run) or "", ""]
-    packs = {} if name == "pack" else {each.label: each for each in parameters(COMMANDS["pack"])}
-    as_pack = [each.label for each in shown if packs.get(each.label) == each]
     public, path, arguments = _function(name)
-    as_function = [
-        each.label
-        for each in shown
-        if not each.argument and each.label not in as_pack and arguments & _keywords(each.names)
-    ]
-    lines += ["| argument or option | default | |", "|---|---|---|"]
-    for each in shown:
-        if each.label not in (*as_pack, *as_function):
-            default = f"`{each.default}`" if each.default else ""
-            # In a span of code a bar is no border of a cell, and a backslash would be shown.
-            lines.append(
-                f"| `{each.label}` | {default} | "
-                f"{_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |"
-            )
-    for said, labels in (
-        (f"arguments of [`{public}`][{path}]", as_function),
-        ("[`fastload pack`](#fastload-pack)", as_pack),
-    ):
-        if labels:
-            lines += ["", f"As {said}: {', '.join(f'`{label}`' for label in labels)}."]
+    shown = parameters(run)
+    if public:
+        absent = arguments.difference(*(_keywords(each.names) for each in shown))
+        but = f", but {', '.join(f'`{each}`' for each in sorted(absent))}" if absent else ""
+        return "\n".join([*lines, f"Arguments: [`{public}`][{path}]{but}."])
+    own = [each for each in shown if not _is_common(name, each)]
+    for each in own:
+        default = f"`{each.default}`" if each.default else ""
+        # In a span of code a bar is no border of a cell, and a backslash would be shown.
+        lines.append(
+            f"| `{each.label}` | {default} | {_text(each.text)}{f' ({each.bounds})' if each.bounds else ''} |"
+        )
+    lines[-len(own) : -len(own)] = ["| | | |", "|---|---|---|"]
     return "\n".join(lines)
 
 
+def _is_common(name: str, each: Parameter) -> bool:
+    """True for arguments and options that the beginning of the page explains for several commands."""
+    return name != "run" and (bool(_COMMON & set(each.names)) or each.text in _DATASETS)
+
+
 def _keywords(names: Sequence[str]) -> set[str]:
-    """Arguments of Python that the names of an option are for."""
-    return {name[2:].replace("-", "_") for name in names if name.startswith("--")}
+    """Keywords of Python that the names of an option are for."""
+    known = {"--quiet": "progress", "--storage-option": "storage_options"}
+    return {known.get(name, name[2:].replace("-", "_")) for name in names if name.startswith("--")}
 
 
 def _function(name: str) -> tuple[str, str, set[str]]:
-    """The public function that a command runs: its name, where it is defined, and its arguments; nothing
-    for a command without one."""
+    """The public function that a command runs: its name, where it is defined, and its keywords; nothing for a
+    command without one."""
     for module in PUBLIC[1:]:
         value = public_names(module).get(name)
         if inspect.isfunction(value):
-            return f"{module}.{name}", f"{value.__module__}.{name}", set(inspect.signature(value).parameters)
+            parameters = inspect.signature(value).parameters.values()
+            keywords = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+            return f"{module}.{name}", f"{value.__module__}.{name}", keywords
     return "", "", set()
 
 

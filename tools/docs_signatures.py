@@ -13,6 +13,8 @@ from typing import Any
 
 import griffe
 
+from fastload.packing.keywords import keywords
+
 
 class Keywords(griffe.Extension):
     """Gives `pack` the parameters of its ``__signature__`` with their texts, and others that take
@@ -31,10 +33,8 @@ class Keywords(griffe.Extension):
         ]
         if func.name != "pack":  # whose page has the texts
             head, mark, rest = func.docstring.value.partition("\nReturns:")
-            names = ", ".join(f"`{each.name}`" for each in shown)
-            func.docstring.value = (
-                f"{head.rstrip()}\n    options: as `fastload.pack` has them: {names}.\n{mark}{rest}"
-            )
+            func.docstring.value = f"{head.rstrip()}\n    options: {_told(shown)}\n{mark}{rest}"
+            func.parameters["options"].annotation = None
             return
         del func.parameters["options"]
         for each in shown:
@@ -42,12 +42,21 @@ class Keywords(griffe.Extension):
             func.parameters.add(
                 griffe.Parameter(
                     each.name,
-                    annotation=each.annotation,
+                    annotation=None,  # their texts say it
                     kind=griffe.ParameterKind.keyword_only,
                     default=default,
                 )
             )
         func.docstring.value = inspect.getdoc(loaded) or ""
+
+
+def _told(shown: list[inspect.Parameter]) -> str:
+    """Names of some of pack's options: these, or all others, if these are fewer."""
+    taken = [each.name for each in shown]
+    left_out = [name for name in keywords("pack") if name not in taken]
+    few = left_out if len(left_out) < len(taken) else taken
+    names = ", ".join(f"`{name}`" for name in few)
+    return f"as `fastload.pack` has them{', all but' if few is left_out else ':'} {names}."
 
 
 class DeclaredArguments(griffe.DataclassesExtension):

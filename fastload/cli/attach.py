@@ -36,8 +36,7 @@ def attach(
     ] = None,
     **options: Any,
 ) -> None:
-    """Makes a dataset of images that stay where they are. Only their places, and what decodes them faster,
-    are written."""
+    """Makes a dataset of images that stay where they are."""
     from fastload.packing.attach import attach as run
 
     with run_again("attach"):

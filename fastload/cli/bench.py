@@ -20,7 +20,7 @@ def bench(
     against: Annotated[
         Path | None,
         typer.Option(
-            "--against", metavar="SRC_DIR", help="The CLASS/IMAGE folder it was packed from, for the rivals."
+            "--against", metavar="SRC_DIR", help="The class folders it was packed from, for the rivals."
         ),
     ] = None,
     json_file: Annotated[
@@ -28,21 +28,19 @@ def bench(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="Write a plot, as PNG or what else the name ends in (matplotlib)."
-        ),
+        typer.Option("--plot", metavar="FILE", help="Write a plot, as PNG, SVG, ... (matplotlib)."),
     ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
-            "--trace", metavar="FILE", help="Write a trace of fastload's loop, for ui.perfetto.dev, as JSON."
+            "--trace", metavar="FILE", help="Write a trace of fastload's loop, for ui.perfetto.dev."
         ),
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples of a batch.")] = 64,
     workers: Annotated[
         int, typer.Option("--workers", min=1, help="Threads, or torch's worker processes.")
     ] = 2,
-    size: Annotated[int, typer.Option("--size", min=1, help="Side of the crop, pixels.")] = 224,
+    size: Annotated[int, typer.Option("--size", min=1, help="Side of the crop, in pixels.")] = 224,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Interleaved turns of each loader.")] = 3,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, help="Least time of one turn, two epochs at least.")
@@ -50,10 +48,7 @@ def bench(
     limit: Annotated[int, typer.Option("--limit", min=0, help="Images used, evenly spaced; 0: all.")] = 4096,
 ) -> None:
     """Measures fastload against torch's DataLoader on a packed dataset: speed, first batch, epoch gap, memory
-    and CPU time.
-
-    Each loader runs in a process of its own, turn by turn; the table shows medians over the rounds.
-    """
+    and CPU time. Each loader runs in a process of its own; the table shows medians."""
     from rich.console import Console
 
     from fastload.bench import harness, report

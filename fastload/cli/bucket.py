@@ -22,15 +22,14 @@ def push(
     url: _Url,
     version: Annotated[
         int | None,
-        typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default."),
+        typer.Option(min=1, help="An older version; the latest by default."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another dataset at URL.")] = False,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Uploads a packed dataset to a URL. Files that are there are not sent again, so that a push that was
-    stopped goes on."""
+    """Uploads a packed dataset to a URL. A push that was stopped goes on."""
     from fastload.transfer import push as run
 
     _need_url(url)
@@ -87,17 +86,17 @@ def _is_size(given: str | None) -> str | None:
 def cache(
     url: Annotated[
         str | None,
-        typer.Argument(metavar="[URL]", help="A dataset to fetch into the cache; none: list what it has."),
+        typer.Argument(metavar="[URL]", help="A dataset to fetch; none: list what the cache has."),
     ] = None,
     cache: Annotated[
         str | None,
-        typer.Option(help="The cache folder; FASTLOAD_CACHE, or fastload in the user's cache folder."),
+        typer.Option(help="The cache folder; FASTLOAD_CACHE, or ~/.cache/fastload."),
     ] = None,
     cache_size: Annotated[
-        str | None, typer.Option(help="Most bytes of all caches in it, such as 200GiB.", callback=_is_size)
+        str | None, typer.Option(help="Most bytes of all datasets in it, such as 200GiB.", callback=_is_size)
     ] = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Remove what it has of URL, or of all, where nobody uses it.")
+        bool, typer.Option("--remove", help="Remove URL, or all datasets that nobody uses.")
     ] = False,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,

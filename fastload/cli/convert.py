@@ -23,8 +23,7 @@ def convert(
     ],
     **options: Any,
 ) -> None:
-    """Makes a packed dataset of another one, with its images stored in another way. Their source is not
-    needed, and the dataset that is read stays as it is."""
+    """Makes a packed dataset of another one, with its images stored in another way."""
     from fastload.packing.convert import convert as run
 
     with run_again("convert"):

@@ -24,26 +24,20 @@ def doctor(
             help="A packed dataset or its URL; a folder of class folders; none: the machine.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The findings with their figures, as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The findings, as JSON.")] = False,
     step_ms: Annotated[
         float | None,
-        typer.Option(
-            min=0.001, help="Milliseconds of a training step, to compare with what the loader gives."
-        ),
+        typer.Option(min=0.001, help="Milliseconds of a training step, to compare with the loader."),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples of a batch.")] = 64,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Threads of the loader; as many as it would take by default.")
+        int | None, typer.Option(min=1, help="Threads of the loader; its own choice by default.")
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Side of the crop that is trained on, pixels.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="Side of the crop, in pixels.")] = 224,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
 ) -> None:
-    """Checks a machine and a dataset before a job, in some seconds. Each line is good, bad or unknown, and
-    says what to do. Exit code 1 if one is bad. Nothing of the dataset is changed: its disk or bucket is
-    measured by short reads, and some samples are decoded."""
+    """Checks a machine and a dataset before a job, in some seconds. Exit code 1 if a line is bad."""
     from fastload.doctor.examine import examine
     from fastload.doctor.job import Job
 

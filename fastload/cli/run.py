@@ -16,8 +16,5 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET_HELP)] = False,
 ) -> None:
     """Runs a program as `python PROGRAM` does, with FastLoader wherever it uses torch's DataLoader. No file
-    of the program changes.
-
-    Options of fastload stand before PROGRAM; all that follows it is the program's.
-    """
+    of the program changes. Options of fastload stand before PROGRAM."""
     start(RunOptions(compare, quiet), program, module=module)

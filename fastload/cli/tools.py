@@ -28,7 +28,7 @@ _Anywhere = Annotated[
 ]
 _Version = Annotated[
     int | None,
-    typer.Option(min=1, help="An older version of a dataset that was changed; the latest by default."),
+    typer.Option(min=1, help="An older version; the latest by default."),
 ]
 _Workers = Annotated[int | None, typer.Option(min=1, help="Threads; the usable CPUs by default.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
@@ -36,16 +36,12 @@ _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 def info(
     dataset: _Anywhere,
-    everything: Annotated[
-        bool, typer.Option("--all", help="All that is known, and not the first ten lines.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All lines, not the first ten.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
     version: _Version = None,
     cost: Annotated[
         bool,
-        typer.Option(
-            "--cost", help="Requests, bytes and money of an epoch, if the dataset lies in a bucket."
-        ),
+        typer.Option("--cost", help="Requests, bytes and money of an epoch from a bucket."),
     ] = False,
     cache_size: Annotated[
         str | None,
@@ -55,9 +51,7 @@ def info(
     ] = None,
     price_requests: Annotated[
         float | None,
-        typer.Option(
-            min=0, help="With --cost: your price of 1,000 GET requests, in place of the known ones."
-        ),
+        typer.Option(min=0, help="With --cost: your price of 1,000 GET requests."),
     ] = None,
     price_gib: Annotated[
         float | None, typer.Option(min=0, help="With --cost: your price of a GiB that leaves the cloud.")
@@ -199,7 +193,7 @@ def verify(
     quiet: _Quiet = False,
 ) -> None:
     """Checks a packed dataset: files, checksums, every record. Exit code 1 and a list when something does not
-    hold. At a URL, the checksums of all objects are checked, and the records only with --decode."""
+    hold."""
     from fastload.unpacking.verify import verify as run
 
     report = run(
@@ -251,8 +245,7 @@ def verify(
 
 
 def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
-    """Adds the entropy index to a dataset that was packed without it, and the sidecar by which it opens fast.
-    It may be stopped and run again at any time."""
+    """Adds the entropy index to a dataset that was packed without it, and the sidecar by which it opens fast."""
     from fastload.packing.index import index as run
 
     summary = run(dataset, workers=workers, progress=not quiet)
@@ -269,7 +262,7 @@ def unpack(
     folder: Annotated[
         str,
         typer.Argument(
-            metavar="DIR", help="A folder that is empty, does not exist, or holds an unpack that was stopped."
+            metavar="DIR", help="A folder that is empty, does not exist, or holds a stopped unpack."
         ),
     ],
     layout: Annotated[
@@ -284,9 +277,7 @@ def unpack(
     workers: _Workers = None,
     quiet: _Quiet = False,
 ) -> None:
-    """Writes images, masks and all other fields as files again. `fastload pack` reads each of the layouts:
-    class folders with fields.jsonl, COCO's (images and annotations/instances.json), or images and masks in
-    two folders."""
+    """Writes images, masks and all other fields as files again, in a layout that `fastload pack` reads."""
     from fastload.common.progress import human_bytes
     from fastload.unpacking.unpack import unpack as run
 

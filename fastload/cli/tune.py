@@ -27,10 +27,7 @@ def tune(
         str,
         typer.Argument(
             metavar="SCRIPT_OR_DATASET",
-            help=(
-                "A packed dataset or its URL; class folders; or a training script (.py): its first "
-                "loader is tried."
-            ),
+            help=("A packed dataset or its URL; class folders; or a training script (.py)."),
         ),
     ],
     arguments: Annotated[
@@ -39,27 +36,24 @@ def tune(
             metavar="[ARGS]...", help="The script's arguments; after --, if one begins with a dash."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The measurements and the choice, as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The measurements, as JSON.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Time of all trials.")] = 60.0,
     step_ms: Annotated[
         float, typer.Option(min=0.0, help="Milliseconds of a training step; 0: the loop only takes batches.")
     ] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="For a dataset: samples of a batch.")] = 64,
-    size: Annotated[int, typer.Option(min=1, help="For a dataset: side of the crop, pixels.")] = 224,
+    size: Annotated[int, typer.Option(min=1, help="For a dataset: side of the crop, in pixels.")] = 224,
     limit: Annotated[
         int,
         typer.Option(
-            min=0, help="For a dataset: samples used, evenly spaced; 0: all. Of one in a bucket, 512 at most."
+            min=0, help="For a dataset: samples used, evenly spaced; 0: all (512 at most in a bucket)."
         ),
     ] = 4096,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
 ) -> None:
-    """Tries settings of a loader on this machine, in short turns, and names those that are clearly faster.
-    Unclear differences change nothing, and ties go to the smaller setting. A dataset is not changed. A script
-    runs as by `fastload run`, up to its first loop over a loader; it is ended there."""
+    """Tries settings of a loader on this machine, in short turns, and names those that are clearly faster. A
+    script runs as by `fastload run`, and is ended at its first loop over a loader."""
     from fastload.tune.report import lines
 
     is_script, in_bucket = target.endswith(".py"), is_remote(target)

@@ -20,8 +20,7 @@ def append(
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="A source of fastload pack.")],
     **options: Any,
 ) -> None:
-    """Adds the samples of a source to a packed dataset, as a new version. The fields must be the same;
-    classes go by their names."""
+    """Adds the samples of a source to a packed dataset, as a new version."""
     from fastload.versions.append import append as run
 
     with run_again("append", f"{dataset} is as it was, and "):
@@ -50,7 +49,7 @@ def columns(
     key: Annotated[
         str | None,
         typer.Option(
-            help="The field whose value is in FILE's column of that name; by default rows are in order."
+            help="The field that is matched with FILE's column of that name; by default rows are in order."
         ),
     ] = None,
     column: Annotated[
@@ -60,8 +59,7 @@ def columns(
         ),
     ] = None,
 ) -> None:
-    """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new
-    version; no image is touched."""
+    """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new version."""
     from fastload.versions.columns import add_columns, drop_columns
 
     if action == "drop":
@@ -92,8 +90,7 @@ def drop(
         typer.Option(help="An SQL condition over the fields; samples for which it is true are taken out."),
     ],
 ) -> None:
-    """Takes samples out of a packed dataset, as a new version. Nothing is written but which samples are
-    left."""
+    """Takes samples out of a packed dataset, as a new version."""
     from fastload.versions.drop import drop as run
 
     summary = run(dataset, where=where)
@@ -115,8 +112,7 @@ def concat(
         typer.Argument(metavar="DATASET DATASET... OUT", help="Packed datasets, and the directory to make."),
     ],
 ) -> None:
-    """Makes one dataset of several, by reference. Nothing is copied, and the others have to stay where
-    they are."""
+    """Makes one dataset of several, by reference. The others have to stay where they are."""
     from fastload.versions.concat import concat as run
 
     datasets = [in_a_folder(each) for each in datasets]

@@ -28,9 +28,7 @@ def view(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
     ] = False,
-    where: Annotated[
-        str, typer.Option(help="An SQL condition over the fields: the samples shown first.")
-    ] = "",
+    where: Annotated[str, typer.Option(help="An SQL condition: the samples shown first.")] = "",
     transform: Annotated[
         str | None,
         typer.Option(
@@ -42,7 +40,7 @@ def view(
     epoch: Annotated[int, typer.Option(min=0, help="First epoch of the draws.")] = 0,
     html: Annotated[
         str | None,
-        typer.Option(metavar="OUT", help="Write one HTML file of the first samples, and serve nothing."),
+        typer.Option(metavar="OUT", help="Write the first samples as one HTML file, and serve nothing."),
     ] = None,
     version: Annotated[
         int | None, typer.Option(min=1, help="An older version; the latest by default.")
@@ -51,9 +49,7 @@ def view(
     timeout: Timeout = None,
 ) -> None:
     """Shows a packed dataset in a browser: samples and a search by where(), masks, boxes and points,
-    histograms, and what a transform makes of a sample in each epoch. The page is served to this machine
-    alone, with a token in its address; Ctrl-C ends it. Nothing is changed.
-    """
+    histograms, and what a transform makes of a sample in each epoch."""
     from fastload.view.draws import transform_of
     from fastload.view.opening import open_subject
     from fastload.view.report import write_report
