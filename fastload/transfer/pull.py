@@ -49,7 +49,7 @@ class PullSummary:
 
     Attributes:
         samples: samples of the dataset.
-        files: files that it consists of, without the manifest.
+        files: its files, without the manifest.
         bytes: their size.
         fetched_files: files that this call downloaded.
         fetched_bytes: their size.
@@ -75,22 +75,17 @@ def pull(
 ) -> PullSummary:
     """Downloads a packed dataset into the directory `out`; it is a dataset once this returns, and not before.
 
-    A pull that was stopped goes on when it is called again. It keeps files whose content the URL still has.
+    Another call of a pull that was stopped goes on with it, and keeps files whose content the URL still has.
 
     Args:
         url: the dataset's: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``https://``, ``file://``.
         out: the directory to make.
-        overwrite: replace a dataset, finished or half-written, at `out`.
-        storage_options: options of the store: ``endpoint``, ``region``, ...; the environment by default.
-        timeout: seconds after which a request that fails again and again is given up, or text such as ``6h``.
-        progress: show a bar on the terminal.
-
-    Returns:
-        PullSummary: the counts of what was done.
+        overwrite: replaces a dataset, finished or half-written, at `out`.
+        storage_options, timeout, progress: as for `fastload.pack`.
 
     Raises:
         ArgumentError: the URL or an option is wrong.
-        DatasetError: there is no finished dataset at the URL, or an object is damaged.
+        DatasetError: no finished dataset at the URL, or a damaged object.
         PackError: `out` is in the way, or the disk is full. Complete files stay, for the next call.
         RemoteError: the store does not answer, or denies access.
     """

@@ -213,11 +213,11 @@ class PushSummary:
 
     Attributes:
         samples: samples of the dataset.
-        files: objects that it consists of, without the manifest.
+        files: its objects, without the manifest.
         bytes: their size.
         sent_files: objects that this call sent.
         sent_bytes: their size.
-        removed: objects of an older dataset, or of an unfinished push, that were removed.
+        removed: objects of an older dataset or an unfinished push that were removed.
         seconds: wall-clock time.
     """
 
@@ -242,28 +242,22 @@ def push(
 ) -> PushSummary:
     """Uploads a packed dataset to a URL; it is a dataset there once this returns, and not before.
 
-    Files that are at the URL are not sent again: a push that was stopped goes on, and a later version of a
-    dataset sends new files alone. Readers of a dataset that is replaced go on with it until its objects are
-    removed, at the end.
+    Files that are at the URL are not sent again: a stopped push goes on, and a later version sends new files
+    alone. Readers of a replaced dataset go on until its objects are removed, at the end.
 
     Args:
         path: the dataset's folder; it is not changed.
-        url: destination: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
-        version: an older version of a dataset that was changed; the latest by default.
-        overwrite: replace another dataset, or an unfinished one, at the URL; every object is sent, also where
-            the manifest there says that it is there already, but not what an unfinished push has sent.
-        storage_options: options of the store: ``endpoint``, ``region``, ...; the environment by default.
-        timeout: seconds after which a request that fails again and again is given up, or text such as ``6h``.
-        progress: show a bar on the terminal.
-
-    Returns:
-        PushSummary: the counts of what was done.
+        url: ``s3://bucket/train.fl``, ``gs://``, ``az://`` or ``file://``.
+        version: an older version; the latest by default.
+        overwrite: replaces another dataset, or an unfinished one, at the URL; every object is sent that no
+            unfinished push has sent.
+        storage_options, timeout, progress: as for `fastload.pack`.
 
     Raises:
         ArgumentError: the URL or an option is wrong.
-        DatasetError: there is no finished dataset, or it is damaged.
-        PackError: there is another dataset at the URL, or a bucket cannot hold this one (its images lie in
-            other files).
+        DatasetError: no finished dataset, or a damaged one.
+        PackError: another dataset is at the URL, or this one's images lie in other files, which no bucket can
+            hold.
         RemoteError: the store does not answer, or denies access.
     """
     started = time.monotonic()

@@ -247,9 +247,9 @@ class AppendSummary:
     """Result of `append`.
 
     Attributes:
-        version: the dataset's new version.
+        version: the new version.
         samples: samples in it.
-        pack: the counts of what was packed and added.
+        pack: counts of what was added.
     """
 
     version: int
@@ -259,29 +259,23 @@ class AppendSummary:
 
 @takes_options
 def append(out: str | os.PathLike[str], source: object, **options: Unpack[AppendKeywords]) -> AppendSummary:
-    """Packs a source and adds its samples after those of a finished dataset, as a new version. It takes as
-    long as packing the source.
+    """Packs a source and adds its samples after those of a finished dataset, as a new version.
 
-    To a dataset made by `attach`, the source is attached as well: its images stay where they are, as they
-    are.
-
-    The source must have the dataset's fields. Labels go by the names of their classes: known classes keep
-    their labels, new ones come after them; labels without names must be below the number of the dataset's
-    classes.
+    To a dataset made by `attach`, the source is attached. The fields must be the dataset's. Known classes
+    keep their labels, new ones follow. Labels without names must be below the number of classes.
 
     Args:
         out: the dataset's directory.
-        source: a source, as `fastload.pack` takes them.
+        source: as for `fastload.pack`.
 
     Returns:
-        AppendSummary: the new version, and the counts of what was packed.
+        The new version, and its counts.
 
     Raises:
-        ArgumentError: an argument out of range, or two that contradict each other.
-        DatasetError: there is no finished dataset, or it is damaged.
-        PackError: the source does not fit the dataset, a sample cannot be packed (PackStoppedError), there is
-            nothing to resume, the disk is full, or another process is writing to the dataset. The dataset is
-            as it was.
+        ArgumentError: as in `fastload.pack`.
+        DatasetError: no finished dataset, or a damaged one.
+        PackError: the source does not fit, a sample cannot be packed (PackStoppedError), there is nothing to
+            resume, the disk is full, or another process writes to the dataset, which stays as it was.
     """
     given = settled("append", options)
     reading = source_options(given)

@@ -180,10 +180,10 @@ class ColumnsSummary:
     """Result of `add_columns` and `drop_columns`.
 
     Attributes:
-        version: the dataset's new version.
+        version: the new version.
         samples: samples in it.
-        names: the fields that were added or taken away.
-        unused: rows of the file whose key no sample has.
+        names: fields added or taken away.
+        unused: rows whose key no sample has.
     """
 
     version: int
@@ -199,26 +199,22 @@ def add_columns(
     key: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> ColumnsSummary:
-    """Adds the columns of a file as fields of every sample, as a new version. No record is written; a shard's
-    file stays as it is.
+    """Adds the columns of a file as fields of every sample, as a new version. No record is written.
 
     Args:
         path: the dataset's directory.
-        file: a .csv or .tsv whose first line names its columns, or a .npy, which is one column of its name. A
-            column of a table is int, float, json or text, the first of these that all its cells are, or of
-            the kind given in the first line or in `columns`.
-        key: the field, int or text, whose value says which row is a sample's: the file has a column of that
-            name. Samples of the same value get the same row. By default the rows are in the order of the
-            samples, as many as there are.
-        columns: the columns that are added, as "name" or "name:kind"; all by default.
+        file: a .csv or .tsv whose first line names its columns, or a .npy, one column of its name. A table's
+            column is the first of int, float, json and text that fits all cells.
+        key: int or text field, also a column of the file, by whose value a sample finds its row; by default
+            rows are in order.
+        columns: columns to add, as "name" or "name:kind"; all by default.
 
     Raises:
-        ArgumentError: a column that the file has not or the dataset has already, or a key that is no int or
-            text field.
-        DatasetError: there is no finished dataset, or it is damaged.
+        ArgumentError: a column is missing, or a field already; or the key is no int or text field.
+        DatasetError: as in `append`.
         SampleError: a sample's key cannot be read.
-        PackError: the file cannot be read, has too many or too few rows, a key twice, or none for some
-            sample; the disk is full; or another process is writing to the dataset. The dataset is as it was.
+        PackError: as in `append`; or the file cannot be read, has a wrong number of rows, a key twice, or
+            none for a sample.
     """
     if isinstance(columns, str):
         raise ArgumentError(
@@ -340,17 +336,16 @@ def _segments(reader: DatasetReader, column: NewColumn, order: npt.NDArray[np.in
 
 
 def drop_columns(path: str | os.PathLike[str], *names: str) -> ColumnsSummary:
-    """Takes fields away, as a new version. No record is written; what was packed stays in the shards' files,
-    where nothing reads it.
+    """Takes fields away, as a new version. No record is written; the values stay in the shards, unread.
 
     Args:
         path: the dataset's directory.
-        names: names of the fields.
+        names: the fields.
 
     Raises:
-        ArgumentError: no field of that name, or it is the image.
-        DatasetError: there is no finished dataset, or it is damaged.
-        PackError: the disk is full, or another process is writing to the dataset.
+        ArgumentError: there is no field of that name, or it is the image.
+        DatasetError: as in `append`.
+        PackError: as in `append`.
     """
     if not names:
         raise ArgumentError("no field is named: give the names of those to take away")

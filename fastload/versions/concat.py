@@ -78,7 +78,7 @@ class ConcatSummary:
     Attributes:
         samples: samples of the new dataset.
         shards: files that it refers to.
-        bytes: size of these files.
+        bytes: their size.
     """
 
     samples: int
@@ -87,20 +87,18 @@ class ConcatSummary:
 
 
 def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> ConcatSummary:
-    """Makes a dataset of several, one after another, that refers to their files; nothing is copied.
+    """Makes a dataset of several that refers to their files; nothing is copied.
 
-    The new folder holds a manifest alone, with paths from there to the others' folders: they have to stay
-    where they are in relation to each other, and their files as they are. Later changes of one of them are
-    not seen; `fastload prune`, `fastload index` and `fastload pack --overwrite` there may take files away
-    that are referred to here.
+    The others' folders must stay where they are, relative to it. Later changes of them are not seen; `prune`,
+    `index` and `pack` with overwrite=True may remove files that it needs.
 
     Args:
-        datasets: the datasets' directories, two or more; they may be made by `concat` themselves.
+        datasets: the datasets' directories, two or more, in order.
         out: the directory to make; empty, or it does not exist.
 
     Raises:
-        DatasetError: one of them is no finished dataset, or is damaged.
-        PackError: they have different fields or classes, or `out` is in the way or cannot be written.
+        DatasetError: as in `append`.
+        PackError: their fields or classes differ, or `out` cannot be written.
     """
     if len(datasets) < 2:
         raise PackError("concat makes one dataset of several: name two or more, and then the new one")

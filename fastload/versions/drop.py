@@ -25,8 +25,8 @@ class PruneSummary:
     """Result of `prune`.
 
     Attributes:
-        versions: numbers of the versions that were given up.
-        bytes: size of the files that were removed.
+        versions: versions that were given up.
+        bytes: size of the removed files.
     """
 
     versions: tuple[int, ...]
@@ -34,23 +34,21 @@ class PruneSummary:
 
 
 def prune(path: str | os.PathLike[str], *, keep: int = 1) -> PruneSummary:
-    """Gives up all versions of a dataset but the newest, and removes the files that no remaining version
-    names.
+    """Gives up all versions of a dataset but the newest, and a stopped append, and removes the files that
+    only they name.
 
-    Only files in the dataset's own folder, with names that fastload gives, are removed; an append that was
-    stopped is given up too. Processes that have an old version open keep the files that they have open, which
-    is all, unless the dataset has more shards than a quarter of `ulimit -n`; they cannot open it again, and
-    neither can processes that are forked or spawned from them. A dataset made by `concat` that refers to
-    files that are removed here loses them.
+    Nothing outside of the dataset's folder is removed; a dataset made by `concat` loses what it refers to
+    here. A process goes on with the files of an old version that it has open (all, up to a quarter of `ulimit
+    -n`), but cannot open them again.
 
     Args:
         path: the dataset's directory.
-        keep: number of versions that remain, the latest among them.
+        keep: number of versions that remain.
 
     Raises:
         ArgumentError: keep is less than 1.
-        DatasetError: there is no finished dataset, or the manifest of a version that remains is damaged.
-        PackError: a file cannot be removed, or another process is writing to the dataset.
+        DatasetError: as in `append`.
+        PackError: as in `append`, or a file cannot be removed.
     """
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
         raise ArgumentError(
@@ -70,9 +68,9 @@ class DropSummary:
     """Result of `drop`.
 
     Attributes:
-        version: the dataset's version: a new one, unless nothing was dropped.
+        version: the version, new unless nothing was dropped.
         samples: samples in it.
-        dropped: samples that were taken out.
+        dropped: samples taken out.
     """
 
     version: int
@@ -81,24 +79,20 @@ class DropSummary:
 
 
 def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any = None) -> DropSummary:
-    """Takes samples out of a dataset, as a new version. No record is written or removed: a small file says
-    which samples count.
-
-    The others keep their order; their indices follow on one another. If no sample is meant, there is no new
-    version.
+    """Takes samples out of a dataset, as a new version; none if no sample is meant. No record is written. The
+    others are numbered anew, in their order.
 
     Args:
         path: the dataset's directory.
-        where: an SQL condition as in `PackedDataset.where`: samples for which it is true are taken out. Needs
-            the extra `query`.
-        indices: the indices of those to be taken out, instead of `where`; in any order, doubles count once.
+        where: a condition, as in `PackedDataset.where`, true for the samples to take out.
+        indices: instead, their indices; doubles count once.
 
     Raises:
-        ArgumentError: not exactly one of `where` and `indices` is given, the condition cannot be evaluated,
-            or an index is out of range.
-        DatasetError: there is no finished dataset, or it is damaged.
+        ArgumentError: not exactly one of both is given, the condition cannot be evaluated, or an index is out
+            of range.
+        DatasetError: as in `append`.
         SampleError: a record that the condition needs is damaged.
-        PackError: nothing would be left, the disk is full, or another process is writing to the dataset.
+        PackError: as in `append`; or no sample would be left.
     """
     if (where is None) == (indices is None):
         raise ArgumentError("give either where=, a condition, or indices=: which samples are to be taken out")
