@@ -45,26 +45,22 @@ def attach(
     """Makes the dataset directory `out` of a source whose images stay where they are; it takes about 1.5 % of
     their size.
 
-    `PackedDataset(out)` is then a packed dataset in everything, for as long as the files are there as they
-    were. A file that was changed is noticed by the CRC32C of the image when it is read, and is that sample's
-    error. Images that `pack` with encode="keep" would store as pixels are stored so in `out`.
+    `PackedDataset(out)` is a packed dataset in everything while the files stay as they were. A changed image
+    is noticed by its CRC32C when it is read, and is that sample's error. Images that `pack` with
+    encode="keep" stores as pixels are stored.
 
     Args:
-        source: a folder of class folders, a .csv/.tsv of path,label, .tar files (WebDataset), TFRecord files,
-            a folder of MDS shards or LitData chunks, an LMDB file, or any other `fastload.sources.Placed`.
+        source: a source of `pack` whose images lie in one piece in files (`fastload.sources.Placed`).
         out: the directory to make.
-        base: the folder from which `out` is to find the files: absolute, or relative to `out`. It is the
-            folder of the source under another name, if that is to be used later; by default it is the
-            source's own folder, as an absolute path.
+        base: folder from which `out` finds the files, absolute or relative to `out`; by default the source's,
+            absolute.
 
     Returns:
-        PackSummary: the counts of what was done.
+        Counts of what was done.
 
     Raises:
-        ArgumentError: an argument out of range, or two that contradict each other.
-        PackError: the source does not say where its images lie, or a sample cannot be attached
-            (PackStoppedError); `out` is in the way, or the disk is full. Written samples stay, for
-            resume=True.
+        ArgumentError: as in `pack`.
+        PackError: as in `pack`, or the source does not say where its images lie.
     """
     given = settled("attach", options)
     chosen = PackOptions.of({**given, "encode": "keep"})
@@ -85,21 +81,19 @@ def attach(
 
 
 def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:
-    """Tells an attached dataset that its files were moved; older versions of it go on to name the folder that
-    they named.
+    """Tells an attached dataset that its files were moved; older versions go on to name the old folder.
 
     Args:
         path: the dataset's directory.
-        base: the folder of its files now: absolute, or relative to `path`; it need not be there yet.
+        base: folder of its files now, absolute or relative to `path`; it need not be there yet.
 
     Returns:
-        The number of its samples.
+        Number of its samples.
 
     Raises:
         ArgumentError: `base` is no path, or that of a file.
-        DatasetError: there is no finished dataset, it holds its images itself, or its files lie in several
-            folders.
-        PackError: the disk is full or fails, or another process is writing to the dataset.
+        DatasetError: no finished dataset, one that is not attached, or one of files in several folders.
+        PackError: the disk is full, or another process writes to the dataset.
     """
     with DatasetRewriter(path, "run `fastload rebase` again: nothing is lost") as rewriter:
         rewriter.rebase(expanded(base))

@@ -40,26 +40,23 @@ _SHARDS = 4
 def convert(
     source: str | os.PathLike[str], out: str | os.PathLike[str], **options: Unpack[ConvertKeywords]
 ) -> PackSummary:
-    """Makes a packed dataset of another one, with its images stored in another way, as ``encode`` says; their
-    source is not needed.
+    """Makes a packed dataset of another one, with its images stored in another way, as ``encode`` says.
 
-    Samples, their order, fields and classes stay the same: those of the newest version, without the samples
-    that were dropped. Images that were attached are read from their files and stored. The dataset exists once
-    this returns, and not before.
+    Samples, order, fields and classes are those of the newest version. Attached images are stored. The
+    dataset exists once this returns, and not before.
 
     Args:
         source: the dataset's directory.
         out: the directory to make, or a URL, as for `pack`.
 
     Returns:
-        PackSummary: the counts of what was done.
+        Counts of what was done.
 
     Raises:
-        ArgumentError: an argument out of range, or two that contradict each other.
-        DatasetError: there is no finished dataset in `source`, or it is damaged.
-        RemoteError: the store does not answer, or denies access.
-        PackError: a sample cannot be converted (PackStoppedError), `out` is in the way, the disk is full.
-            Written samples stay, for resume=True.
+        ArgumentError: as in `pack`.
+        DatasetError: `source` is no finished dataset, or is damaged.
+        RemoteError: as in `pack`.
+        PackError: as in `pack`.
     """
     given = settled("convert", options)
     chosen, run = PackOptions.of(given), RunOptions.of(given)

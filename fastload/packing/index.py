@@ -29,11 +29,10 @@ class IndexSummary:
     Attributes:
         samples: samples in the dataset.
         jpegs: samples whose image is a JPEG.
-        indexed: samples that now have an entropy index; other JPEGs are of a kind without one (progressive,
-            damaged, very small).
-        added: samples that got it in this call.
-        shards: shards that this call rewrote.
-        seconds: wall-clock time of this call.
+        indexed: JPEGs that now have an entropy index; progressive, damaged and very small ones have none.
+        added: JPEGs that got it now.
+        shards: shards that were rewritten.
+        seconds: wall-clock time.
     """
 
     samples: int
@@ -47,27 +46,21 @@ class IndexSummary:
 def index(
     path: str | os.PathLike[str], *, workers: int | None = None, progress: bool = False
 ) -> IndexSummary:
-    """Adds the entropy index, with which crops are decoded faster, to each JPEG of a packed dataset that has
-    none; and the sidecar, by which the dataset opens faster.
+    """Adds the entropy index, by which crops decode faster, to the JPEGs of a packed dataset that have none;
+    and the sidecar, by which it opens faster.
 
-    Afterwards the dataset equals, in every sample and field, one packed with index=True. A shard that gets
-    indexes is written beside the old one, which is then removed unless an older version of the dataset has
-    it: the disk needs room for one more shard. Processes that have the dataset open are not disturbed. If the
-    call is stopped, even by a kill, the dataset is whole; another call does the rest.
+    The dataset then equals one packed with index=True. The disk needs room for one more shard. Open datasets
+    are not disturbed. After a stop, even a kill, the dataset is whole, and another call does the rest.
 
     Args:
         path: the dataset's directory.
-        workers: threads; the CPUs this process may use by default.
-        progress: show a bar on the terminal.
-
-    Returns:
-        IndexSummary: the counts of what was done.
+        workers, progress: as for `pack`.
 
     Raises:
         ArgumentError: workers is out of range.
-        DatasetError: there is no finished dataset, or it is damaged.
-        SampleError: a record is not what was packed; its shard stays as it was.
-        PackError: the disk is full or fails, or another process is writing to the dataset.
+        DatasetError: no finished dataset, or a damaged one.
+        SampleError: a record is damaged; its shard stays as it was.
+        PackError: the disk is full, or another process writes to the dataset.
     """
     threads = available_cpus() if workers is None else workers
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:

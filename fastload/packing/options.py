@@ -37,7 +37,7 @@ SHARD_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class PackOptions:
-    """Options for how samples become records. The manifest stores them in this order.
+    """Options of `pack` that the manifest stores, in this order.
 
     Raises:
         ArgumentError: a value out of range, or two that contradict each other.
@@ -46,13 +46,9 @@ class PackOptions:
     encode: Encode = field(
         default="lossless",
         metadata=option(
-            '"lossless" (the same pixels: JPEGs keep their coefficients and lose their metadata, '
-            "progressive and arithmetic ones become "
-            'baseline, other formats become raw pixels, CMYK becomes RGB at quality 100), "keep" '
-            "(JPEGs, PNGs and WebPs byte for byte), "
-            '"dct" (as "keep", with the coefficients of JPEGs in a form that decodes about twice as '
-            "fast, of which `unpack` makes the same "
-            'files again), "jpeg" (all encoded anew) or "raw" (all decoded).',
+            '"lossless": the same pixels, as baseline JPEGs without metadata, or as pixels where the file '
+            'is no JPEG. "keep": JPEG, PNG and WebP files byte for byte. "dct": as "keep", with JPEGs in '
+            'a form that decodes about twice as fast. "jpeg": all encoded anew. "raw": all decoded.',
             {
                 "pack": "How images are stored: with the same pixels, files byte for byte, in a form that "
                 "decodes faster, all encoded "
@@ -77,7 +73,7 @@ class PackOptions:
     subsampling: Subsampling = field(
         default="4:2:0",
         metadata=option(
-            'chroma subsampling of these JPEGs: "4:4:4", "4:2:2", "4:2:0", "gray".',
+            'their chroma subsampling: "4:4:4", "4:2:2", "4:2:0" or "gray".',
             "Chroma subsampling of JPEGs that are encoded.",
             as_packed=True,
         ),
@@ -94,7 +90,7 @@ class PackOptions:
     min_side: int | None = field(
         default=None,
         metadata=option(
-            "images whose shorter side is longer are shrunk to it; with both, the smaller result.",
+            "likewise by the shorter side; with both, the smaller result.",
             "Shrink images whose shorter side is longer.",
             limits=(1, JPEG_SIDE_MOST),
             as_packed=True,
@@ -103,10 +99,8 @@ class PackOptions:
     exif: Exif = field(
         default="ignore",
         metadata=option(
-            '"ignore" the orientation, as ImageFolder does, or "apply" it. Annotations of COCO, VOC '
-            "and YOLO, and masks in folders, turn "
-            "with their images, unless they are of the upright ones already; other sources with "
-            'boxes or masks are refused with "apply".',
+            '"apply" turns images upright, with annotations in files of their own; "ignore" does not. '
+            'Other sources with boxes or masks refuse "apply".',
             {
                 "pack": "Treatment of EXIF orientations. With apply, images are turned upright, without loss "
                 "where their "
@@ -119,12 +113,8 @@ class PackOptions:
     check: Check = field(
         default="entropy",
         metadata=option(
-            '"entropy" walks the coded data of every JPEG, so that each that libjpeg-turbo would '
-            "only decode with warnings is named; it "
-            'costs about 0.4 ms of CPU time for 100 KB. "structure" walks the markers, and looks '
-            "into the coded data of those files only "
-            "whose markers are not as they should be (cut off, without an end, with bytes between "
-            "segments, restarts out of order).",
+            '"entropy" walks the coded data of each JPEG (0.4 ms of CPU time for 100 KB), and names those '
+            'that decode with warnings; "structure" walks the markers.',
             {
                 "pack": (
                     "How far a JPEG is checked: all of its coded data, or only its markers, which is "
@@ -138,10 +128,7 @@ class PackOptions:
     index: bool = field(
         default=True,
         metadata=option(
-            "store with each JPEG where in its coded data MCUs start (at most 1.5 % of its size), so "
-            "that a crop is decoded without "
-            "reading what comes before it; the JPEG itself is not changed. It is made in the walk of "
-            'check="entropy".',
+            "stores an entropy index with each JPEG (at most 1.5 % of its size): crops decode faster.",
             {
                 "pack": "Note where in each JPEG's data its parts start, so that crops decode faster.",
                 "append": "Make the entropy index, or not",
@@ -152,9 +139,8 @@ class PackOptions:
     optimize_huffman: bool = field(
         default=False,
         metadata=option(
-            "give JPEGs Huffman tables of their own: the same pixels in some per cent less, for "
-            "about 4 ms of CPU time for 100 KB. Not "
-            'with "keep", "dct" or "raw".',
+            'smaller JPEGs by Huffman tables of their own (4 ms of CPU time for 100 KB); with "lossless" '
+            'and "jpeg" only.',
             {
                 "pack": "The same pixels in smaller JPEGs; packing takes longer.",
                 "append": "The same pixels in smaller JPEGs",
@@ -166,13 +152,8 @@ class PackOptions:
         default="raise",
         metadata=option(
             {
-                "pack": (
-                    '"raise" at the first sample that cannot be packed, or "skip" such samples and name them.'
-                ),
-                "attach": (
-                    '"raise" at the first sample that cannot be attached, or "skip" such samples and '
-                    "name them."
-                ),
+                "pack": '"raise" at the first sample that cannot be packed, or "skip" and name it.',
+                "attach": '"raise" at the first sample that cannot be attached, or "skip" and name it.',
             },
             {
                 "pack": "At a sample that cannot be packed: stop, or leave it out and name it.",
@@ -185,11 +166,7 @@ class PackOptions:
     shuffle: bool = field(
         default=False,
         metadata=option(
-            {
-                "pack": "pack in a random order that `seed` decides.",
-                "attach": "list the samples in a random order that `seed` decides.",
-                "append": "add the samples in a random order that `seed` decides.",
-            },
+            "a random order, by `seed`.",
             {
                 "pack": "Pack in a random order.",
                 "attach": "List the samples in a random order.",
@@ -203,11 +180,7 @@ class PackOptions:
     limit: int | None = field(
         default=None,
         metadata=option(
-            {
-                "pack": "pack the first so many samples (after the shuffle) only.",
-                "attach": "attach the first so many samples (after the shuffle) only.",
-                "append": "add the first so many samples (after the shuffle) only.",
-            },
+            "only the first so many samples, after the shuffle.",
             {
                 "pack": "Pack the first so many samples only.",
                 "attach": "Attach the first so many samples only.",
@@ -283,10 +256,7 @@ class RunOptions:
     workers: int | None = field(
         default=None,
         metadata=option(
-            {
-                "pack": "threads that read and encode; the CPUs this process may use by default.",
-                "attach": "threads that read and check; the CPUs this process may use by default.",
-            },
+            "threads; the CPUs this process may use by default.",
             "Threads; the usable CPUs by default.",
             limits=(1, 1024),
         ),
@@ -294,16 +264,14 @@ class RunOptions:
     shard_size: str | int | None = field(
         default=None,
         metadata=option(
-            'bytes at which a new shard is begun, a number or "500MB"; 1 GiB by default.',
+            'bytes at which a shard ends, or "500MB"; 1 GiB by default.',
             "Bytes of a shard: 500MB, 1GiB (the default), ...",
         ),
     )
     shard_samples: int | None = field(
         default=None,
         metadata=option(
-            "instead, each shard takes so many consecutive samples of the order: what is in which "
-            "shard does not depend on sizes. A shard "
-            'from which on_error="skip" left samples out has fewer.',
+            "instead, consecutive samples of a shard, skipped ones included.",
             "Begin a shard at every N-th sample instead of by bytes.",
             limits=(1, 2**32 - 1),
             metavar="N",
@@ -313,9 +281,9 @@ class RunOptions:
         default=False,
         metadata=option(
             {
-                "pack": "replace a dataset, finished or half-written, at `out`.",
+                "pack": "replaces a dataset, finished or half-written, at `out`.",
                 "attach": (
-                    "replace a dataset, finished or half-written, at `out`; the files of the source are "
+                    "replaces a dataset, finished or half-written, at `out`; the files of the source are "
                     "never touched."
                 ),
             },
@@ -326,11 +294,11 @@ class RunOptions:
         default=False,
         metadata=option(
             {
-                "pack": "go on with a half-written one, made with the same options; on_error, limit, "
-                "max_pixels and workers may be "
-                "others. Samples that are written must not have changed in the source; others may be "
-                "mended, removed or added.",
-                "append": "go on with an append that was stopped, with the same source and options.",
+                "pack": (
+                    "goes on with a half-written dataset. Options must be the same, but for on_error, "
+                    "limit, max_pixels and workers; written samples must be unchanged in the source."
+                ),
+                "append": "goes on with an append that was stopped, with the same source and options.",
             },
             {
                 "pack": "Go on with a half-written OUT.",
@@ -342,9 +310,8 @@ class RunOptions:
     staging: str | os.PathLike[str] | None = field(
         default=None,
         metadata=option(
-            "for a URL, the local folder of shards that are being written, and of the journal, which "
-            "resume=True needs; by default one of "
-            "its own for each URL in `staging` of the cache folder ($FASTLOAD_CACHE, or ~/.cache/fastload).",
+            "for a URL: local folder of unfinished shards and of the journal that resume=True needs; by "
+            "default below $FASTLOAD_CACHE or ~/.cache/fastload.",
             "To a URL: where shards lie until they are uploaded, and what --resume needs.",
             metavar="DIR",
         ),
@@ -353,7 +320,7 @@ class RunOptions:
         default=None,
         repr=False,
         metadata=option(
-            "for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by default.",
+            "for a URL: options of the store (``endpoint``, ``region``, ...); the environment by default.",
             "For a URL: an option of its store, as endpoint=http://host:8333, region=us-east-1 or "
             "client_options.allow_http=true; may be "
             "repeated. Other options are read from the environment.",
@@ -365,8 +332,7 @@ class RunOptions:
     timeout: float | str | None = field(
         default=None,
         metadata=option(
-            "for a URL, seconds after which a request that fails again and again is given up, or "
-            "text such as ``6h``; 60 by default.",
+            "for a URL: seconds, or text such as ``6h``, until a failing request is given up; 60 by default.",
             "For a URL: how long a request that fails is tried again, as 90s, 30min or 6h; 60 "
             "seconds by default.",
             metavar="TIME",
@@ -375,21 +341,17 @@ class RunOptions:
     ray: bool | str | None = field(
         default=None,
         metadata=option(
-            "pack on a Ray cluster: True for the one that ``ray.init()`` finds or starts, or an "
-            'address ("auto", "10.0.0.5:6379"). Every '
-            "shard is a task; `out` is a URL or a folder that all nodes share, and they all see the "
-            "source. With the same shard_samples "
-            "the dataset is that of a pack on one machine, byte for byte; without it, a shard takes "
-            "a 64th of the samples, and at most "
-            "8192. `workers` are the threads of each task, 1 by default; `staging` is a folder of "
-            "each node. Needs torch-fastload[ray].",
+            'packs on a Ray cluster: True for that of ``ray.init()``, or an address ("auto", '
+            '"10.0.0.5:6379"). All nodes share `out` and the source; `staging` is a folder of each. Every '
+            "shard is a task of `workers` threads, 1 by default, and by default has a 64th of the "
+            "samples, at most 8192. Needs torch-fastload[ray].",
             "Pack on a Ray cluster, at ADDRESS or as ray.init() finds it; stands after SRC and OUT.",
             metavar="[ADDRESS]",
         ),
     )
     progress: bool = field(
         default=False,
-        metadata=option("show a bar on the terminal.", "No progress bar, no summary.", flag="--quiet"),
+        metadata=option("shows a bar on the terminal.", "No progress bar, no summary.", flag="--quiet"),
     )
 
     @classmethod

@@ -24,21 +24,16 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     """Packs a source into the dataset directory `out`, or to a URL; the dataset exists once this returns, and
     not before.
 
-    To a URL, each shard is uploaded as soon as it is complete; the local disk needs room for two.
-
     Args:
-        source: a folder of class folders, a dataset in the layout of COCO, Pascal VOC, YOLO, Cityscapes or
-            ADE20K, a folder of images and one of masks, a .csv/.tsv of path,label, .tar files (WebDataset),
-            .parquet, .arrow or TFRecord files, a folder of MDS shards or LitData chunks, an LMDB file, images
-            without labels (a folder, a pattern, paths), a map-style Dataset, a ray.data.Dataset, or any
-            `Source`.
+        source: a folder, a file, a pattern or several paths, of a format on the page Packing; a map-style
+            Dataset; a ray.data.Dataset; or any `Source`.
         out: the directory to make, or a URL: ``s3://bucket/train.fl``, ``gs://``, ``az://``, ``file://``.
 
     Returns:
-        PackSummary: the counts of what was done.
+        Counts of what was done.
 
     Raises:
-        ArgumentError: an argument out of range, or two that contradict each other.
+        ArgumentError: an argument is out of range, or two contradict each other.
         RemoteError: the store does not answer, or denies access.
         PackError: the source or a sample cannot be packed (PackStoppedError), `out` is in the way, the disk
             is full. Written samples stay, for resume=True.

@@ -22,33 +22,31 @@ class PackSummary:
     Attributes:
         samples: samples in the dataset.
         shards: shard files written.
-        bytes_in: bytes of the images as the source had them.
+        bytes_in: bytes of the images in the source.
         bytes_out: bytes of the images as stored.
-        attached: JPEGs left where they are, by `attach`.
+        attached: JPEGs left in place by `attach`.
         kept: JPEGs stored byte for byte.
         dct: JPEGs stored in the DCT form.
-        stripped: JPEGs stored without their metadata, scan bytes untouched.
-        transcoded: progressive or arithmetic JPEGs made baseline, coefficients untouched.
+        stripped: JPEGs stored without metadata.
+        transcoded: progressive or arithmetic JPEGs made baseline.
         rotated: JPEGs turned upright without loss.
-        reencoded: images decoded and encoded again with loss.
-        cmyk: CMYK or YCCK JPEGs made RGB at quality 100, 4:4:4.
+        reencoded: images encoded again with loss.
+        cmyk: CMYK or YCCK JPEGs made RGB.
         raw: images stored as pixels.
         shrunk: images made smaller.
-        optimized: JPEGs given smaller Huffman tables, coefficients untouched.
-        indexed: JPEGs stored with an entropy index.
-        formats: number of samples by the format of their bytes.
-        warnings: (name, what libjpeg-turbo said) of JPEGs that decode only with warnings, at most
-            `NAMES_KEPT`.
-        warning_count: number of warnings in all.
-        skipped: (name, reason) of samples left out under ``on_error="skip"``, at most `NAMES_KEPT`.
-        skipped_count: number of samples left out in all.
-        notices: files that the source left out and losses of images, counted by kind with examples.
-        layout: the layout that the source was found to have, in words; "": it does not say.
-        fields: the fields of every sample.
+        optimized: JPEGs given smaller Huffman tables.
+        indexed: JPEGs with an entropy index.
+        formats: samples by the format of their bytes.
+        warnings: (name, libjpeg-turbo's text) of JPEGs that decode with warnings, at most `NAMES_KEPT`.
+        warning_count: all warnings.
+        skipped: (name, reason) of samples left out, at most `NAMES_KEPT`.
+        skipped_count: all samples left out.
+        notices: files left out and losses of images, by kind.
+        layout: layout of the source, in words; "": it does not say.
+        fields: fields of every sample.
         classes: names of the labels 0, 1, ...; None: they have none.
-        class_counts: number of samples, or of objects, of each label, by the name of the field; of fields
-            whose labels are classes.
-        seconds: wall-clock time of this call.
+        class_counts: samples or objects of each label, by field.
+        seconds: wall-clock time.
         packed_now: samples that this call packed; fewer than `samples` after a resume.
     """
 

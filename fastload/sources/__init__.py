@@ -48,16 +48,12 @@ PATTERN_MARKS = "*?{["
 
 
 def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Source:
-    """The source for what the user passed as SRC.
+    """Opens the source that `pack` reads of its argument `source`.
 
-    A folder of class folders, of another layout (`layouts`), or that `fastload unpack` wrote, a .csv or .tsv
-    file, one or many .tar, .parquet, .arrow or TFRecord files (a path, a pattern such as
-    ``train-{000..003}.tar`` or ``train-*.tar``, a list of them, or a folder that holds them, as
-    save_to_disk() of Hugging Face's library writes one), a folder of MDS shards or LitData chunks with its
-    index.json, an LMDB file or the folder of its data.mdb, images without labels (a folder, a pattern, a list
-    of paths), a map-style Dataset, a ray.data.Dataset, or any object that satisfies `Source`. Of the options,
-    `table` says what the columns of a .csv or .tsv are, `lmdb` which keys of an LMDB file are images and
-    labels, `layout` what a folder's files are, and `objects` what the boxes in a column of objects are.
+    Args:
+        source: as for `pack`.
+        options: `table` for columns of a .csv or .tsv, `lmdb` for keys, `layout` for a folder's files,
+            `objects` for boxes in a column.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.

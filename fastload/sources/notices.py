@@ -68,9 +68,9 @@ class Notice:
     """A notice of one kind.
 
     Attributes:
-        kind: "orientation", "alpha", ".gif", ...: a name for programs.
+        kind: a name for programs: "orientation", "alpha", ".gif", ...
         text: the same in words, printed after the count.
-        count: number of notices of the kind.
+        count: notices of the kind.
         examples: names of the first ones, at most `EXAMPLES`.
     """
 

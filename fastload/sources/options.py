@@ -77,23 +77,22 @@ class TableOptions:
     path_column: str | int | None = field(
         default=None,
         metadata=option(
-            "for a .csv or .tsv, the column of paths: its name in the header line, or its number "
-            "from 0. Usual names (path, filename, "
-            "image_path, ...) are recognised.",
+            "column of paths in a .csv or .tsv, by its name or its number from 0; usual names are "
+            "recognised.",
             "For a .csv/.tsv: the column of paths, by its name in the header or its number from 0.",
         ),
     )
     label_column: str | int | None = field(
         default=None,
         metadata=option(
-            "likewise the column of labels (label, class, target, ...).",
+            "likewise the column of labels.",
             "For a .csv/.tsv: the column of labels, likewise.",
         ),
     )
     header: bool | None = field(
         default=None,
         metadata=option(
-            "True if the first line of a .csv or .tsv names the columns; None recognises it, or asks.",
+            "True if a table's first line names its columns; None: recognised, or asked for.",
             "Take the first line of a .csv/.tsv as the names of its columns, or as a sample.",
         ),
     )
@@ -101,7 +100,7 @@ class TableOptions:
     images: str | os.PathLike[str] | None = field(
         default=None,
         metadata=option(
-            "the folder that the paths in a .csv or .tsv are relative to; by default the table's own.",
+            "folder that a table's paths are relative to; its own by default.",
             "For a .csv/.tsv: the folder that its paths are relative to; by default its own.",
             metavar="DIR",
         ),
@@ -109,8 +108,7 @@ class TableOptions:
     suffix: str | None = field(
         default=None,
         metadata=option(
-            "what follows each path in the name of its file, where a .csv or .tsv has ids without "
-            'it: ".jpg".',
+            'end of file names that a table of ids leaves out: ".jpg".',
             "For a .csv/.tsv of ids: what follows them in the files' names, such as .jpg.",
         ),
     )
@@ -148,8 +146,7 @@ class LmdbOptions:
     key_pattern: str | None = field(
         default=None,
         metadata=option(
-            'for an LMDB file, the keys of images with their number, as in "image-%09d"; without it '
-            "every key is an image's.",
+            'keys of images in an LMDB file: "image-%09d"; all keys by default.',
             "For an LMDB file: the keys of images with their number, as in image-%09d; otherwise all keys.",
         ),
     )
@@ -185,21 +182,17 @@ class LayoutOptions:
     format: Format | None = field(
         default=None,
         metadata=option(
-            'the layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), '
-            '"voc-segmentation", "yolo", "cityscapes", '
-            '"ade20k", "pairs" (of images and masks) or "images" (without labels, at any depth). '
-            "Usual ones are recognised.",
+            'layout of a folder: "folder" (of class folders), "coco", "voc" (boxes), "voc-segmentation", '
+            '"yolo", "cityscapes", "ade20k", "pairs" (images and masks) or "images" (without labels); '
+            "usual ones are recognised.",
             "The layout of a folder, where it is not recognised.",
         ),
     )
     annotations: Paths | None = field(
         default=None,
         metadata=option(
-            "the JSON file of a dataset in COCO's form (instances, keypoints, captions, panoptic); "
-            "`source` is the folder of its images, "
-            "or one above it. It may be left out where the folder has only one. A list of several: "
-            "of other images, or of other kinds of "
-            "the same images, which are one by their ids.",
+            "JSON files of a COCO dataset, merged by the ids of images; `source` is the folder of the "
+            "images, or one above it. A folder's only one is found.",
             "For a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: "
             "files are merged.",
             metavar="FILE",
@@ -210,14 +203,8 @@ class LayoutOptions:
         default=None,
         metadata=option(
             {
-                "pack": (
-                    "the folder of the masks for the images in `source`, or of the PNGs of a panoptic "
-                    "dataset."
-                ),
-                "attach": (
-                    "the folder of the masks for the images in `source`, or of the PNGs of a panoptic "
-                    "dataset; they are stored."
-                ),
+                "pack": "folder of the masks of the images in `source`, or of panoptic PNGs.",
+                "attach": "folder of the masks of the images in `source`, or of panoptic PNGs; they are stored.",
             },
             "The folder of the masks of the images in SRC, or of panoptic PNGs.",
             metavar="DIR",
@@ -226,8 +213,7 @@ class LayoutOptions:
     split: str | None = field(
         default=None,
         metadata=option(
-            'the part of a dataset that is packed, if its layout has several: "train", "val", '
-            '"train2017", ...',
+            'part of a dataset that has several: "train", "val", ...',
             "The part of a dataset that has several: train, val, train2017, ...",
         ),
     )
@@ -284,12 +270,8 @@ class ObjectOptions:
     box_format: BoxFormat | None = field(
         default=None,
         metadata=option(
-            "for a column of objects as Hugging Face's detection datasets have it (`objects`, with "
-            "`bbox` and `category`), in Parquet and "
-            'Arrow files or a Dataset, the format of the boxes: "xywh" (as COCO has them), "xyxy", '
-            '"cxcywh", ... The boxes, their labels '
-            "and the other members of each object become fields. Without it the column is JSON: it "
-            "does not say what the numbers are.",
+            'format of the boxes in a column of objects, whose members become fields: "xywh", "xyxy", '
+            '"cxcywh", ... Without it the column is JSON.',
             "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files. "
             "Without it the column is JSON.",
         ),

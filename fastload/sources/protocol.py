@@ -88,20 +88,17 @@ class Item:
     """One sample as its source has it.
 
     Attributes:
-        name: name of the sample in messages: a path, or "source, sample n".
+        name: its name in messages: a path, or "source, sample n".
         image: a file's bytes in any format, or pixels as uint8 (height, width, 3) RGB or (height, width)
             grey.
-        values: its other fields by name; the same names for every sample of a source. Of the kinds of
-            `fastload.store.Field`: an image is as `image`, or pixels uint16, or of 1 or 4 channels, as its
-            field says. A mask is labels (height, width) of whole numbers, or the bytes of a PNG, TIFF, ... of
-            them. Boxes are an array of rows in the field's format. Keypoints are (number, K, 2 or 3).
-            Instances are a list: of COCO's run lengths (a dict of size and counts), of masks, or of lists of
-            polygons. Polygons are a list of lists of parts, each a flat list of x and y. An array of any
-            number of rows is an array, or a list of them.
-        objects: names of the rows of boxes in messages, such as "annotation 17"; (): the rows have numbers
-            only.
-        notices: kinds of losses in reading the image, as `fastload.packing.summary` names them.
-        drawn_on: the picture on which values that lie in the image were drawn; None: the image as it is.
+        values: its other fields by name, the same names for every sample. Further images are as `image`, or
+            uint16, or of 1 or 4 channels. Masks are integer labels (height, width), or a file's bytes. Boxes
+            are rows in the field's format, keypoints (number, K, 2 or 3). Instances are a list of COCO's run
+            lengths (dicts of size and counts), masks, or lists of polygons; a polygon is a flat list of x and
+            y.
+        notices: kinds of losses in reading the image, as `Notice.kind`.
+        objects: names of the rows of boxes in messages; (): they have numbers only.
+        drawn_on: picture on which annotations were drawn; None: the image as it is.
     """
 
     name: str
@@ -129,7 +126,8 @@ class Place:
 
 @runtime_checkable
 class Source(Protocol):
-    """An ordered collection of samples; the rules are above."""
+    """An ordered collection of samples; the rules are at the beginning of `fastload/sources/protocol.py`, the
+    page Sources has an example."""
 
     @property
     def title(self) -> str:

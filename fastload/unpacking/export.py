@@ -255,40 +255,26 @@ def export(
     workers: int | None = None,
     progress: bool = False,
 ) -> ExportSummary:
-    """Writes a packed dataset as one file that other programs read; `out` ends in ``.tar`` or ``.parquet``.
+    """Writes a packed dataset as one file that other programs read, and of which `pack` makes a dataset of
+    equal fields.
 
-    JPEGs go with their stored bytes, raw pixels and masks as PNG, images of 16 bits and several channels as
-    .npy.
-
-    - ``.tar``: WebDataset's layout. A sample is ``00000012.jpg`` or ``.png``, numbered by index; an int field
-      ``label`` is ``00000012.cls``; a mask or a further image ``00000012.NAME.png``; boxes, keypoints and
-      arrays of any number of rows ``00000012.NAME.npy``; instances (COCO's RLE) and polygons
-      ``00000012.NAME.json``; other fields are one object, ``00000012.json``: arrays as lists, bytes in
-      base64, floats that are not finite as null.
-    - ``.parquet``: a column for each field: the image's file and bytes fields as binary, further images and
-      masks as Hugging Face's Image, int64, double, lists of fixed size for arrays, lists of rows for boxes
-      and others of any number, text and JSON as strings. Class names are under ``fastload.classes`` in the
-      schema's metadata, as JSON. Needs pyarrow, of the extra `query`.
-
-    Both say which fields there are, so that `pack` makes of them a dataset of equal fields; of a tar, floats
-    that are not finite are NaN.
+    A ``.tar`` has WebDataset's layout, a ``.parquet`` a column for each field: the page Queries and export
+    has both. JPEGs keep their stored bytes; raw pixels and masks are written as PNG, images of 16 bits and
+    several channels as .npy.
 
     Args:
         path: the dataset's directory.
-        out: the file. It appears when it is whole.
-        where: an SQL condition as in `PackedDataset.where`: only samples for which it is true are written.
-            Needs the extra `query`.
-        overwrite: replace `out` if it is there.
+        out: the file, ``.tar`` or ``.parquet``, which appears when it is whole.
+        where: a condition, as in `PackedDataset.where`, true for the samples to write.
+        overwrite: replaces `out`.
         on_error: "raise" at a sample that cannot be read, or "skip" it.
-        workers: threads that read; the CPUs this process may use by default.
-        progress: show a bar on the terminal.
+        workers, progress: as for `pack`.
 
     Raises:
-        ArgumentError: `out` has another ending, `on_error` is neither, a library is missing, or `where`
-            cannot be evaluated or is true for no sample.
+        ArgumentError: an argument is wrong, a library is missing, or `where` is true for no sample.
         DatasetError: the dataset cannot be read.
-        SampleError: one of its samples cannot, with on_error="raise".
-        PackError: `out` is in the way, or cannot be written: the disk is full.
+        SampleError: a sample cannot be read.
+        PackError: `out` is in the way, or the disk is full.
     """
     target = output_path(out)
     if on_error not in ("raise", "skip"):

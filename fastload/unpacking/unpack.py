@@ -32,12 +32,11 @@ class UnpackSummary:
     """Result of `unpack`.
 
     Attributes:
-        files: number of files of images and masks.
-        bytes: size of these files.
-        folders: number of class folders; a class without a sample has one too.
+        files: files of images and masks.
+        bytes: their size.
+        folders: class folders, of classes without samples too.
         layout: "folders", "pairs" or "coco".
-        renumbered: torchvision's ImageFolder, which numbers class folders by their names, gives other labels
-            than the dataset's.
+        renumbered: torchvision's ImageFolder, which sorts folders by name, gives other labels.
     """
 
     files: int
@@ -56,41 +55,31 @@ def unpack(
     progress: bool = False,
 ) -> UnpackSummary:
     """Writes every image of a packed dataset as a file: JPEGs with their stored bytes, raw pixels and masks
-    as PNG.
+    as PNG, images of 16 bits and several channels as .npy.
 
-    Images of 16 bits and several channels are .npy files; without Pillow, raw pixels of 8-bit RGB are PPM
-    files.
+    Another call goes on with an unpack that was stopped or killed; until all is there, `out` has a folder
+    ``.fastload-unpack``.
 
-    - "folders": ``out/class/00000012.jpg``, numbered by index in the dataset; without an int field ``label``
-      the images lie in `out` itself. Further images and masks lie in ``out/FIELD``. All fields go into
-      ``out/fields.jsonl``, one line a sample: pictures as paths, arrays, boxes and keypoints as lists,
-      instances as COCO's RLE, bytes in base64. With ``out/fastload.json``, which has the fields and class
-      names, ``pack(out, ...)`` makes a dataset of equal fields. Both are left out where the class folders
-      alone say all.
+    - "folders": ``out/class/00000012.jpg``, by index, or ``out/00000012.jpg`` without labels; further images
+      and masks in ``out/FIELD``. Unless the class folders say all, ``out/fields.jsonl`` has all fields and
+      ``out/fastload.json`` their kinds: `pack` makes a dataset of equal fields.
     - "pairs": ``out/images/00000012.jpg`` and ``out/masks/00000012.png``.
-    - "coco": ``out/images`` and ``out/annotations/instances.json``. Boxes become [x, y, width, height];
-      fields that COCO does not know are further keys of annotations and images, which other programs keep and
-      `pack` leaves out.
-
-    An unpack that was stopped, also by Ctrl-C or a kill, is gone on with by the same call: `out` has a folder
-    ``.fastload-unpack`` in it until all is there.
+    - "coco": ``out/images`` and ``out/annotations/instances.json``, with further keys for fields that COCO
+      does not know, which `pack` leaves out.
 
     Args:
         path: the dataset's directory.
-        out: a directory that does not exist, is empty, or in which an unpack of the same data in the same
-            layout was stopped.
-        layout: one of these; by default "coco" where all fields are those of a packed COCO dataset, "pairs"
-            for images with one mask `mask` and no class names, and "folders" for everything else, so that no
-            field is lost.
-        workers: threads; the CPUs this process may use by default.
-        progress: show a bar on the terminal.
+        out: a directory that does not exist, is empty, or holds a stopped unpack of the same data and layout.
+        layout: by default "coco" if all fields are COCO's, "pairs" for images with one `mask` and no class
+            names, else "folders".
+        workers, progress: as for `pack`.
 
     Raises:
-        ArgumentError: `layout` is none of these, or has no place for a field; the message names it.
+        ArgumentError: `layout` has no place for a field.
         DatasetError: the dataset cannot be read.
         SampleError: a sample cannot be read.
-        PackError: `out` holds other files, the disk is full, Pillow is not installed, or values do not go
-            together as the layout needs it.
+        PackError: `out` holds other files, the disk is full, Pillow is missing, or values do not fit the
+            layout.
     """
     if layout is not None and layout not in get_args(Layout):
         raise ArgumentError(f"layout={layout!r} is none of {', '.join(get_args(Layout))}")

@@ -45,7 +45,7 @@ class BadSample:
 
     Attributes:
         index: its index in the dataset.
-        shard: the file that holds it.
+        shard: file that holds it.
         reason: the fault.
     """
 
@@ -62,13 +62,12 @@ class VerifyReport:
         samples: samples that the manifest names.
         shards: shards that the manifest names.
         bytes: size of the shards.
-        problems: descriptions of what is wrong with files; () if nothing is.
+        problems: faults of files; () if there are none.
         bad: damaged samples.
-        warnings: samples whose JPEG decodes only with libjpeg warnings (counted with decode=True).
-        decoded: True if every picture was decoded.
-        unchecked: samples that were not checked, because the files cannot be opened.
-        records: True if each record was checked, not only the files; at a URL only if every picture was
-            decoded.
+        warnings: JPEGs that decode with warnings; counted with decode=True.
+        decoded: every picture was decoded.
+        unchecked: samples whose files cannot be opened.
+        records: each record was checked, not only the files.
     """
 
     samples: int
@@ -270,31 +269,22 @@ def verify(
     storage_options: Mapping[str, object] | None = None,
     timeout: float | str = 60.0,
 ) -> VerifyReport:
-    """Checks a packed dataset against its manifest.
+    """Checks a packed dataset against its manifest: every file's size, checksum and structure, every record's
+    checksum, lengths and kinds.
 
-    It checks the size, checksum, tree and columns of every shard, those in other folders that the dataset
-    refers to too, the sidecars and the files beside the shards of a dataset that was changed, and the
-    checksum, lengths and kinds of every record. The size of each image must be that in the columns, and its
-    entropy index, if it has one, must be right. Masks and images of another form than 8-bit RGB are decoded,
-    and boxes, run lengths and other rows must be as many as the columns say. With `decode`, every image is
-    decoded. For a dataset at a URL, the sizes and checksums of all objects are checked, without a copy. With
-    `decode` the records are checked too: one shard at a time is downloaded into a temporary folder.
+    Image sizes, entropy indexes and numbers of rows must be right. At a URL the objects' sizes and checksums
+    are checked; records only with `decode`, which downloads a shard at a time.
 
     Args:
         path: the dataset's directory, or its URL.
-        decode: decode every image too.
-        version: an older version of a dataset that was changed; the latest by default.
-        workers: threads; the CPUs this process may use by default.
-        progress: show a bar on the terminal.
-        storage_options: for a URL, options of the store: ``endpoint``, ``region``, ...; the environment by
-            default.
-        timeout: for a URL, seconds after which a request that fails again and again is given up, or text such
-            as ``6h``.
+        decode: decodes every image, not only masks and those that are not 8-bit RGB.
+        version: an older version; the latest by default.
+        workers, progress, storage_options, timeout: as for `pack`.
 
     Raises:
-        DatasetError: there is no finished dataset, its manifest is invalid, or errors were found and the
-            dataset was changed meanwhile.
-        RemoteError: the store of a URL does not answer, or denies access.
+        DatasetError: no finished dataset, an invalid manifest, or errors in a dataset that was changed
+            meanwhile.
+        RemoteError: as in `pack`.
     """
     if is_url(path):
         local = partial(verify, decode=True, workers=workers) if decode else None
