@@ -245,7 +245,7 @@ def verify(
 
 
 def index(dataset: LocalDataset, workers: _Workers = None, quiet: _Quiet = False) -> None:
-    """Adds the entropy index to a dataset that was packed without it, and the sidecar by which it opens fast."""
+    """Adds the entropy index to a dataset packed without it, and the sidecar by which it opens fast."""
     from fastload.packing.index import index as run
 
     summary = run(dataset, workers=workers, progress=not quiet)

@@ -59,7 +59,7 @@ def columns(
         ),
     ] = None,
 ) -> None:
-    """Adds a file's columns to the fields of a packed dataset, or takes fields away. That is a new version."""
+    """Adds a file's columns to the fields of a packed dataset, or takes fields away, as a new version."""
     from fastload.versions.columns import add_columns, drop_columns
 
     if action == "drop":

@@ -204,7 +204,9 @@ class LayoutOptions:
         metadata=option(
             {
                 "pack": "folder of the masks of the images in `source`, or of panoptic PNGs.",
-                "attach": "folder of the masks of the images in `source`, or of panoptic PNGs; they are stored.",
+                "attach": (
+                    "folder of the masks of the images in `source`, or of panoptic PNGs; they are stored."
+                ),
             },
             "The folder of the masks of the images in SRC, or of panoptic PNGs.",
             metavar="DIR",

@@ -325,9 +325,7 @@ def test_the_reference_has_every_command() -> None:
 def test_generated_parts_are_made() -> None:
     """Tables of the command line and of results hold what the code and the files hold."""
     cli = docs_hooks.expand((ROOT / "docs" / "reference" / "cli.md").read_text())
-    assert {"`--json FILE`", "`add|drop`", "`DATASET`"} <= set(
-        re.findall(r"`[^`\n]+`", cli)
-    )
+    assert {"`--json FILE`", "`add|drop`", "`DATASET`"} <= set(re.findall(r"`[^`\n]+`", cli))
     assert "\\|" not in cli
     results = docs_hooks.expand((ROOT / "docs" / "benchmarks.md").read_text()).partition("## All results")[2]
     for file in (ROOT / "benchmarks" / "results").glob("*.json"):
