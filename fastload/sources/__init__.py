@@ -119,6 +119,11 @@ def _open_paths(given: Given) -> Source:
     return _open_files(paths, given.boxes)
 
 
+def _open_source(given: Given) -> Source:
+    assert isinstance(given.source, Source)
+    return given.source
+
+
 def _open_files(patterns: list[str], boxes: BoxFormat | None) -> Source:
     """Tars, or Parquet, Arrow or TFRecord files, by their names."""
     kinds = {_kind(pattern) for pattern in patterns}
@@ -203,7 +208,7 @@ CHOICES: tuple[Choice, ...] = (
     tfrecord.COMPRESSED,
     # several paths, and objects
     Choice(_is_paths, _open_paths),
-    Choice(lambda given: isinstance(given.source, Source), lambda given: given.source),  # type: ignore[arg-type, return-value]
+    Choice(lambda given: isinstance(given.source, Source), _open_source),
     dataset.OBJECT,
 )
 """The ordered list from which a source is chosen."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from fastload.sources.pixels import MissingLibrary, opened_image
 from fastload.sources.protocol import FIRST_TRIES, DrawnOn, Item, Place, Value, file_stamp
 from fastload.store import BOX_SIDES, Field
 from fastload.store.labels import LABELS
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 MASK_EXTENSIONS = (".png", ".tif", ".tiff", ".bmp", ".gif", ".pgm", ".webp")
 """Files that may hold labels: of formats that can be lossless."""
@@ -122,7 +125,7 @@ def is_deep(data: bytes) -> bool:
         return image.mode.startswith("I")
 
 
-def _raw_modes(image: Any) -> list[str]:
+def _raw_modes(image: Image.Image) -> list[str]:
     """Pillow's names of how the file has its pixels."""
     arguments = [entry[3] for entry in getattr(image, "tile", ())]
     return [
@@ -213,7 +216,9 @@ def mirrored_pairs(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
 def _other_side(found: re.Match[str]) -> str:
     word = found.group()
     other = _MIRRORED[word.lower()]
-    return other.upper() if word.isupper() else other.capitalize() if word[0].isupper() else other
+    if word.isupper():
+        return other.upper()
+    return other.capitalize() if word[0].isupper() else other
 
 
 class AnnotatedFiles:

@@ -25,7 +25,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,9 @@ from fastload.sources.protocol import (
     file_stamp,
 )
 from fastload.sources.tar import expand_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 """Kinds of header, as MessageHeader in Message.fbs has them."""
@@ -164,11 +167,11 @@ class _Batch:
         memory: memory in which the columns lie.
     """
 
-    columns: Any
+    columns: pa.RecordBatch
     offsets: npt.NDArray[np.int64] | None
     sizes: npt.NDArray[np.int64] | None
     given: npt.NDArray[np.bool_]
-    memory: Any
+    memory: mmap.mmap
 
 
 class ArrowSource(NumberedInFiles):
@@ -193,7 +196,7 @@ class ArrowSource(NumberedInFiles):
         self._ranges = FileRanges(paths)
         self._lock = threading.Lock()
         self._read: OrderedDict[int, _Batch] = OrderedDict()
-        self._schema: Any = None
+        self._schema: pa.Schema | None = None
         self._batches: list[tuple[int, Message, int]] = []  # (file, message, first row in the file)
         for number in range(len(paths)):
             self._add_file(number)
@@ -235,7 +238,7 @@ class ArrowSource(NumberedInFiles):
                 f"{path}: its columns are not those of {self.paths[0]}: pack files of one schema together"
             )
 
-    def _schema_of(self, number: int, message: Message) -> Any:
+    def _schema_of(self, number: int, message: Message) -> pa.Schema:
         data = self._ranges.read(number, message.offset, message.size + message.body)
         try:
             return self._arrow.ipc.read_schema(self._arrow.py_buffer(data))
@@ -329,7 +332,10 @@ class ArrowSource(NumberedInFiles):
         columns = self._arrow.ipc.read_record_batch(self._arrow.ipc.read_message(base), self._schema)
         image = columns.column(self._columns.image)
         is_struct = self._arrow.types.is_struct(image.type)
-        values = image.buffers()[2 if not is_struct else 3 if image.type.field(0).name == "bytes" else 6]
+        at = 2
+        if is_struct:
+            at = 3 if image.type.field(0).name == "bytes" else 6
+        values = image.buffers()[at]
         if not message.compressed:
             for buffer in (
                 each
@@ -361,7 +367,7 @@ class ArrowSource(NumberedInFiles):
         memory[start : start + size] = self._ranges.read(number, message.offset + start, size)
 
 
-def _edges(data: Any) -> npt.NDArray[np.int64]:
+def _edges(data: pa.Array) -> npt.NDArray[np.int64]:
     """Offsets at which the values of a column of bytes begin in its buffer, and the end of the last one."""
     dtype = np.dtype(np.int64 if str(data.type).startswith("large_") else np.int32)
     return np.frombuffer(data.buffers()[1], dtype, len(data) + 1, data.offset * dtype.itemsize).astype(

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,9 @@ from fastload.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
 from fastload.store.form import Form
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ArrowColumns:
@@ -65,7 +68,7 @@ class ArrowColumns:
     image_field = Field(IMAGE_FIELD, "image")
     form: Form | None = None
 
-    def __init__(self, title: str, schema: Any, box_format: BoxFormat | None = None) -> None:
+    def __init__(self, title: str, schema: pa.Schema, box_format: BoxFormat | None = None) -> None:
         self._types = optional("pyarrow", "packing Parquet and Arrow files").types
         self._title = title
         self._schema = schema
@@ -125,11 +128,11 @@ class ArrowColumns:
             f"{self._title}: {how_many} of {', '.join(self._schema.names)} can be the image: name one 'image'"
         )
 
-    def _is_struct(self, kind: Any) -> bool:
+    def _is_struct(self, kind: pa.DataType) -> bool:
         """Hugging Face's Image: bytes, or the path of a file."""
         return bool(self._types.is_struct(kind)) and {field.name for field in kind} == {"bytes", "path"}
 
-    def _is_image(self, kind: Any) -> bool:
+    def _is_image(self, kind: pa.DataType) -> bool:
         types = self._types
         return bool(types.is_binary(kind) or types.is_large_binary(kind)) or self._is_struct(kind)
 
@@ -165,7 +168,7 @@ class ArrowColumns:
             )
         return Field(name, "json" if types.is_nested(kind) else "text")
 
-    def _rows(self, kind: Any) -> tuple[str, tuple[int | None, ...]] | None:
+    def _rows(self, kind: pa.DataType) -> tuple[str, tuple[int | None, ...]] | None:
         """(dtype, shape) of lists of any length of numbers, or of lists of one length of them; None for
         other types."""
         types = self._types
@@ -179,7 +182,7 @@ class ArrowColumns:
             return None
         return np.dtype(kind.to_pandas_dtype()).name, (None, *inner)
 
-    def _object_members(self, kind: Any) -> dict[str, str]:
+    def _object_members(self, kind: pa.DataType) -> dict[str, str]:
         """The members of a type of objects with boxes, as `ObjectColumn` takes them; {}: it is another
         type."""
         if self._types.is_struct(kind) and all(self._is_list(each.type) for each in kind):
@@ -193,17 +196,17 @@ class ArrowColumns:
             return {}
         return {name: self._number_type(each) for name, each in members.items()}
 
-    def _is_list(self, kind: Any) -> bool:
+    def _is_list(self, kind: pa.DataType) -> bool:
         types = self._types
         return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
-    def _number_type(self, kind: Any) -> str:
+    def _number_type(self, kind: pa.DataType) -> str:
         """The dtype of a type of numbers; `OTHER` of any other."""
         types = self._types
         is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
         return np.dtype(kind.to_pandas_dtype()).name if is_number else OTHER
 
-    def settle(self, columns: Any, file: str) -> None:
+    def settle(self, columns: pa.Table | pa.RecordBatch, file: str) -> None:
         """Settles from some rows, of a file, whether further images and masks have 16 bits. To be called
         once, before anything is read."""
         for column, field in self._pictures.items():
@@ -222,13 +225,13 @@ class ArrowColumns:
         """True if there are images or masks besides the image."""
         return bool(self._pictures)
 
-    def _is_deep(self, scalar: Any, file: str) -> bool:
+    def _is_deep(self, scalar: pa.Scalar, file: str) -> bool:
         try:
             return is_deep(self._picture("", scalar, "", file))
         except (FastloadError, OSError):
             return False  # it is the sample's own error
 
-    def _picture(self, name: str, scalar: Any, column: str, file: str) -> bytes:
+    def _picture(self, name: str, scalar: pa.Scalar, column: str, file: str) -> bytes:
         """The bytes of a further image: those in the row, or of the file that it names."""
         value = python_value(scalar, f"{name}: its {column}") or {}
         if value.get("bytes") is not None:
@@ -252,7 +255,7 @@ class ArrowColumns:
         except (ValueError, AttributeError, RecursionError):
             return None, {}
 
-    def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
+    def values(self, name: str, columns: pa.Table | pa.RecordBatch, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name.
 
         Args:
@@ -273,7 +276,7 @@ class ArrowColumns:
                 found[field] = self._value(name, scalar, column, file)
         return found
 
-    def _value(self, name: str, scalar: Any, column: str, file: str) -> Value:
+    def _value(self, name: str, scalar: pa.Scalar, column: str, file: str) -> Value:
         field = self._plain[column]
         kind = field.handler
         if kind.is_picture:
@@ -292,7 +295,7 @@ class ArrowColumns:
         return found
 
 
-def _decode_names(fields: Any) -> None:
+def _decode_names(fields: Iterable[pa.Field]) -> None:
     """Decodes the names of fields, and of those inside them, which are bytes in a file. Raises
     UnicodeDecodeError."""
     for field in fields:
@@ -300,7 +303,7 @@ def _decode_names(fields: Any) -> None:
         _decode_names([field.type.field(number) for number in range(field.type.num_fields)])
 
 
-def _as_array(name: str, column: str, field: Field, value: Any) -> npt.NDArray[Any]:
+def _as_array(name: str, column: str, field: Field, value: object) -> npt.NDArray[Any]:
     """A list of numbers as an array of a field's dtype. Raises PackError for nulls in it, and for lists of
     several lengths."""
     try:
@@ -309,7 +312,7 @@ def _as_array(name: str, column: str, field: Field, value: Any) -> npt.NDArray[A
         raise PackError(f"{name}: its {column} is no list of numbers: {error}") from error
 
 
-def python_value(scalar: Any, what: str) -> Any:
+def python_value(scalar: pa.Scalar, what: str) -> Any:
     """A value of a column as Python has it. Raises PackError, which begins with `what`, where pyarrow makes
     none of it.
 
@@ -328,7 +331,7 @@ def brief(error: Exception) -> str:
 
 
 def columns_of(
-    title: str, schema: Any, box_format: BoxFormat | None = None
+    title: str, schema: pa.Schema, box_format: BoxFormat | None = None
 ) -> ArrowColumns | DeclaredColumns:
     """Fields of the columns of an Arrow schema: by its metadata, or else by their names and types. Raises
     as `ArrowColumns` does."""
@@ -343,7 +346,7 @@ def columns_of(
     return DeclaredColumns(fields, classes, form)
 
 
-def file_columns(schema: Any) -> tuple[str, ...]:
+def file_columns(schema: pa.Schema) -> tuple[str, ...]:
     """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of
     a file."""
     is_struct = optional("pyarrow", "packing Parquet and Arrow files").types.is_struct
@@ -378,17 +381,17 @@ class DeclaredColumns:
             raise PackError(f"{name}: its {self.image} is null")
         return os.path.join(os.path.dirname(file), path)
 
-    def settle(self, columns: Any, file: str) -> None:
+    def settle(self, columns: pa.Table | pa.RecordBatch, file: str) -> None:
         """Does nothing: the fields are known."""
 
-    def values(self, name: str, columns: Any, row: int, file: str) -> dict[str, Value]:
+    def values(self, name: str, columns: pa.Table | pa.RecordBatch, row: int, file: str) -> dict[str, Value]:
         """The fields of a row, by name; arguments are those of `ArrowColumns.values`. Raises PackError for
         what is no such value."""
         return {
             field.name: self._checked(field, columns.column(field.name)[row], file) for field in self.fields
         }
 
-    def _checked(self, field: Field, scalar: Any, file: str) -> Value:
+    def _checked(self, field: Field, scalar: pa.Scalar, file: str) -> Value:
         try:
             return self._value(field, python_value(scalar, f"its {field.name!r}"), file)
         except (TypeError, ValueError, OverflowError) as error:

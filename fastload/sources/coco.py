@@ -242,7 +242,7 @@ def _caption(what: str, entry: dict[str, Any]) -> str:
     return found
 
 
-def segmentation(what: str, value: Any, image: CocoImage) -> Value:
+def segmentation(what: str, value: Value, image: CocoImage) -> Value:
     """The segmentation of an object as COCO has it: polygons, or an RLE as large as the image.
 
     Raises:
@@ -316,10 +316,10 @@ class CocoPanopticSource(CocoFiles):
         if not index.categories:
             raise PackError(f"{index.path}: it has no categories")
         self._masks = masks
-        self._dtype: Any = np.uint8 if len(self.labels) <= VOID else np.uint16
+        self._dtype = np.dtype(np.uint8 if len(self.labels) <= VOID else np.uint16)
         self.fields = (
             Field("image_id", "int"),
-            Field(MASK, "mask", np.dtype(self._dtype).name),
+            Field(MASK, "mask", self._dtype.name),
             Field(INSTANCE_MASK, "mask", "uint16"),
             Field(BOXES, "boxes", format="xywh"),
             *(rows(name, "int64", BOXES) for name in ("segment", LABELS, CATEGORY_ID)),

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.common.files import FILE_BYTES, read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
@@ -46,13 +47,16 @@ from fastload.store import BOX_SIDES, Field
 from fastload.store.form import Form, Parts
 from fastload.store.labels import LABEL
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 TV_MODULE = "torchvision.tv_tensors"
 BOXES = "boxes"
 _DEPTH_NAMES = ("depth", "disparity")
 _INDEXED = ("1", "L", "P", "I", "I;16", "I;16B", "I;16L")
 
 
-def is_target(value: Any) -> bool:
+def is_target(value: object) -> bool:
     """Returns True if a value is a detection target as torchvision's models take it: a dict with boxes
     (number, 4)."""
     return isinstance(value, Mapping) and BOXES in value and np.ndim(value[BOXES]) == 2
@@ -63,17 +67,17 @@ def has_boxes(values: Mapping[Any, Any]) -> bool:
     return is_target(values) or any(_tv_class(value) == "BoundingBoxes" for value in values.values())
 
 
-def is_tv_image(value: Any) -> bool:
+def is_tv_image(value: object) -> bool:
     """Returns True if a value is one of torchvision's tv_tensors.Image."""
     return _tv_class(value) == "Image"
 
 
-def is_visual(value: Any) -> bool:
+def is_visual(value: object) -> bool:
     """Returns True if a value is a Pillow image or one of torchvision's tv_tensors."""
     return bool(_tv_class(value) or _is_picture(value))
 
 
-def second_name(value: Any) -> str:
+def second_name(value: object) -> str:
     """The name of the second value of a tuple that begins with an image."""
     kind = _tv_class(value)
     if kind == "BoundingBoxes":
@@ -104,7 +108,7 @@ def spatial_fields(samples: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
     return {name: field for name, field in found.items() if field is not None}
 
 
-def value_of(field: Field, value: Any) -> Any:
+def value_of(field: Field, value: object) -> npt.NDArray[Any]:
     """A spatial value as `Item.values` has it."""
     if field.is_rgb and _is_picture(value):
         return np.asarray(value.convert("RGB"))
@@ -168,7 +172,7 @@ def _box_dtype(values: Sequence[Any]) -> str:
     return "int64" if all(_array(value).dtype.kind in "iu" for value in values) else "float32"
 
 
-def _box_format(name: str, boxes: Any) -> Any:
+def _box_format(name: str, boxes: object) -> str:
     """The format of boxes: that of a BoundingBoxes, else xyxy, as torchvision's targets have it."""
     given = getattr(boxes, "format", "xyxy")
     form = str(getattr(given, "value", given)).lower()
@@ -177,26 +181,28 @@ def _box_format(name: str, boxes: Any) -> Any:
     return form
 
 
-def _tv_class(value: Any) -> str:
+def _tv_class(value: object) -> str:
     """The tv_tensors class that a value is of or derives from: Image, Mask, BoundingBoxes, KeyPoints; ""
     for any other value."""
     names = (kind.__name__ for kind in type(value).__mro__ if kind.__module__.startswith(TV_MODULE))
     return next((name for name in names if name != "TVTensor"), "")
 
 
-def _is_picture(value: Any) -> bool:
+def _is_picture(value: object) -> TypeGuard[Image.Image]:
+    """Returns True if a value is a Pillow image."""
     return hasattr(value, "convert") and hasattr(value, "getbands")
 
 
-def _is_indexed(value: Any) -> bool:
+def _is_indexed(value: object) -> bool:
     """Returns True if a value is a Pillow image of one number a pixel: grey, or with a palette."""
     return _is_picture(value) and value.mode in _INDEXED
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> npt.NDArray[Any]:
     """A tensor or a Pillow image as an array: of a palette, its indices."""
     if hasattr(value, "detach") and hasattr(value, "numpy"):
-        return value.detach().cpu().numpy()
+        tensor: npt.NDArray[Any] = value.detach().cpu().numpy()
+        return tensor
     pixels = np.asarray(value)
     return pixels.astype(np.uint8) if pixels.dtype == np.bool_ and _is_picture(value) else pixels
 
@@ -318,7 +324,7 @@ class DatasetSource:
                         return item, found
         return first, values
 
-    def _seconds(self, first: Any) -> list[Any]:
+    def _seconds(self, first: object) -> list[Any]:
         """The second values of further pairs, if the first is a tuple or a dict."""
         found = []
         for position in range(
@@ -405,12 +411,12 @@ class DatasetSource:
             }
             values |= {name: [] for name in self._lists if name not in values}
             raw = item if image_key is None else item[image_key]
-            if _is_pil(raw) and raw.mode != "L":
+            if _is_picture(raw) and raw.mode != "L":
                 pixels, lost = to_rgb(raw, oriented=False)
                 return Item(self.name(position), pixels, values, lost)
             return Item(self.name(position), _image(raw, self.name(position)), values)
 
-    def _value(self, name: str, value: Any) -> Value:
+    def _value(self, name: str, value: object) -> Value:
         field = self._spatial.get(name)
         if field is None:
             return _plain(value)
@@ -426,7 +432,7 @@ class DatasetSource:
                 "labels of 8 bits: give masks with such "
                 "labels as uint16 or int32"
             )
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _get(self, position: int) -> Any:
         with self._named(position, "the Dataset raised"):
@@ -445,7 +451,7 @@ class DatasetSource:
         except Exception as error:
             raise PackError(f"{self.name(position)}: {what} {type(error).__name__}: {error}") from error
 
-    def _split(self, item: Any, position: int) -> tuple[Any, dict[str, Any]]:
+    def _split(self, item: object, position: int) -> tuple[Any, dict[str, Any]]:
         """The key of the image within the item (None: the item is the image), and the other values."""
         if isinstance(item, Mapping):
             image_key = next((key for key in IMAGE_KEYS if key in item), None)
@@ -488,14 +494,15 @@ def _named_parts(parts: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def _has_objects(value: Any) -> bool:
+def _has_objects(value: object) -> bool:
     """Returns True if a value has objects with boxes, at least one."""
     if not object_members([value]):
         return False
-    return len(value[box_member(value)] if isinstance(value, Mapping) else value) > 0
+    objects = value[box_member(value)] if isinstance(value, Mapping) else value
+    return isinstance(objects, Sized) and len(objects) > 0
 
 
-def _has_dict(item: Any) -> bool:
+def _has_dict(item: object) -> TypeGuard[Sequence[Any]]:
     """Returns True if an item is a pair whose second part is a dict."""
     return isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], Mapping)
 
@@ -504,11 +511,12 @@ def _plain(value: Any) -> Value:
     """A value as Python or numpy has it: tensors to arrays, arrays and tensors without shape to numbers."""
     if hasattr(value, "detach") and hasattr(value, "numpy"):
         value = value.detach().cpu().numpy()
+    found: Value = value
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        return value.item()  # type: ignore[no-any-return]
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    return value  # type: ignore[no-any-return]
+        found = value.item()
+    elif isinstance(value, bytearray | memoryview):
+        found = bytes(value)
+    return found
 
 
 def _field(name: str, value: Value) -> Field:
@@ -547,17 +555,13 @@ def _varying(samples: Sequence[Mapping[str, Any]]) -> dict[str, Field]:
     return found
 
 
-def _is_image(value: Any) -> bool:
-    return _is_pil(value) or (
+def _is_image(value: object) -> bool:
+    return _is_picture(value) or (
         getattr(value, "ndim", 0) in (2, 3) and str(getattr(value, "dtype", "")).endswith("uint8")
     )
 
 
-def _is_pil(value: Any) -> bool:
-    return hasattr(value, "convert") and hasattr(value, "getbands")
-
-
-def _image(value: Any, name: str) -> bytes | Pixels:
+def _image(value: object, name: str) -> bytes | Pixels:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if isinstance(value, str | os.PathLike):
@@ -567,7 +571,7 @@ def _image(value: Any, name: str) -> bytes | Pixels:
         if len(data) > FILE_BYTES:
             raise PackError(f"{name}: its image has more bytes than the limit of {FILE_BYTES:,}")
         return data
-    if _is_pil(value):
+    if _is_picture(value):
         return np.asarray(value)
     array = _plain(value)
     if not isinstance(array, np.ndarray):

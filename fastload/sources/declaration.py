@@ -39,7 +39,7 @@ def as_line(values: dict[str, Any], index: int, instead: str, *, allow_nan: bool
     return line
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> Any:
     """Value with None for floats that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

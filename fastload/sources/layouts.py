@@ -280,13 +280,9 @@ def _listed(names: list[str]) -> str:
 def recognised(path: str) -> Format | None:
     """The layout of a folder, or of a file that describes one; None: none of those with annotations."""
     if not os.path.isdir(path):
-        return (
-            "coco"
-            if path.lower().endswith(".json")
-            else "yolo"
-            if path.lower().endswith((".yaml", ".yml"))
-            else None
-        )
+        if path.lower().endswith(".json"):
+            return "coco"
+        return "yolo" if path.lower().endswith((".yaml", ".yml")) else None
     if annotation_files(path):
         return "coco"
     below = subfolders(path)

@@ -57,7 +57,9 @@ def image_name(
 def field_name(name: str, label: str | None) -> str:
     """The field's name of a value that is not the image: ``label`` for the label, and another one for what
     is called image and is none."""
-    return "label" if name == label else "image_field" if name == "image" else name
+    if name == label:
+        return "label"
+    return "image_field" if name == "image" else name
 
 
 def label_name(

@@ -66,7 +66,7 @@ class ObjectColumn:
         self._fields: dict[str, Field] = {}
         owner = ""
         for member in (boxes, *(name for name in members if name != boxes)):
-            name = BOXES if member == boxes else LABELS if member == self.label else member
+            name = {boxes: BOXES, self.label: LABELS}.get(member, member)
             name = f"{column}_{name}" if name in used else name
             used.add(name)
             if member == boxes:
@@ -77,7 +77,7 @@ class ObjectColumn:
         self.fields = tuple(self._fields.values())
         self.label_field = "" if self.label is None else self._fields[self.label].name
 
-    def values(self, name: str, value: Any) -> dict[str, Value]:
+    def values(self, name: str, value: object) -> dict[str, Value]:
         """The fields of a sample, by name; None is no objects.
 
         Raises:
@@ -96,20 +96,22 @@ class ObjectColumn:
             for member, field in self._fields.items()
         }
 
-    def _by_member(self, name: str, value: Any) -> dict[str, list[Any]]:
+    def _by_member(self, name: str, value: object) -> dict[str, list[Any]]:
         if value is None:
             return {member: [] for member in self._fields}
         if isinstance(value, Mapping):
-            found = {member: _listed(value.get(member)) for member in self._fields}
+            found: dict[str, object] = {member: _listed(value.get(member)) for member in self._fields}
         else:
             objects = _listed(value)
             if not isinstance(objects, list) or not all(isinstance(each, Mapping) for each in objects):
                 raise PackError(f"{name}: its {self._column} are no objects")
             found = {member: [_listed(each.get(member)) for each in objects] for member in self._fields}
+        lists: dict[str, list[Any]] = {}
         for member, entries in found.items():
             if not isinstance(entries, list):
                 raise PackError(f"{name}: its {self._column}.{member} is no list with an entry an object")
-        return found
+            lists[member] = entries
+        return lists
 
     def _value(self, name: str, member: str, field: Field, entries: list[Any]) -> Value:
         what = f"{name}: its {self._column}.{member}"
@@ -130,14 +132,15 @@ def object_members(values: Iterable[Any]) -> dict[str, str]:
         objects = _dict_or_list(value)
         # Before the members are made lists: other dicts may hold large arrays.
         if isinstance(objects, Mapping) and box_member(objects):
-            entries = {str(name): _listed(each) for name, each in objects.items()}
+            entries: dict[str, object] = {str(name): _listed(each) for name, each in objects.items()}
         elif isinstance(objects, list) and objects and all(isinstance(each, Mapping) for each in objects):
             entries = {str(name): [_listed(each.get(name)) for each in objects] for name in objects[0]}
         else:
             continue
-        if not all(isinstance(each, list) for each in entries.values()):
+        lists = {name: each for name, each in entries.items() if isinstance(each, list)}
+        if len(lists) < len(entries):
             continue
-        for name, each in entries.items():
+        for name, each in lists.items():
             found.setdefault(name, []).extend(each)
     boxes = box_member(found)
     if boxes is None or not all(isinstance(_listed(box), list) for box in found[boxes]):
@@ -193,13 +196,13 @@ def object_classes(
     return None, {}
 
 
-def label_names(feature: Any) -> tuple[str, ...] | None:
+def label_names(feature: object) -> tuple[str, ...] | None:
     """Names of a ClassLabel, of Hugging Face's description of a column as JSON holds it; None: it is
     another feature."""
     return class_names(feature.get("names")) if isinstance(feature, Mapping) else None
 
 
-def class_names(value: Any) -> tuple[str, ...] | None:
+def class_names(value: object) -> tuple[str, ...] | None:
     """A list of texts, not empty, as names of classes; None for anything else."""
     return (
         tuple(value)
@@ -208,7 +211,7 @@ def class_names(value: Any) -> tuple[str, ...] | None:
     )
 
 
-def _names_of(feature: Any, member: str) -> tuple[str, ...] | None:
+def _names_of(feature: object, member: str) -> tuple[str, ...] | None:
     """The names of a ClassLabel that is a member of a feature of dicts, lists and Sequences; None if there
     is none."""
     if isinstance(feature, list):
@@ -223,7 +226,7 @@ def _names_of(feature: Any, member: str) -> tuple[str, ...] | None:
     return label_names(label)
 
 
-def _dict_or_list(value: Any) -> Any:
+def _dict_or_list(value: object) -> Mapping[Any, Any] | list[Any] | None:
     """A dict or a list as it is, and a NumPy array of objects as a list; None for other values: arrays of
     numbers may be large."""
     if isinstance(value, Mapping | list):
@@ -231,12 +234,12 @@ def _dict_or_list(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) and value.dtype == np.object_ else None
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     """An array or a tensor as a list; anything else as it is."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def json_value(value: Any) -> Value:
+def json_value(value: object) -> Value:
     """A nested value of JSON's types: bytes, dates and the like as text."""
     value = _listed(value)
     if isinstance(value, Mapping):

@@ -298,7 +298,7 @@ class SourceOptions:
     objects: ObjectOptions | None = None
 
     @classmethod
-    def of(cls, **given: Any) -> SourceOptions:
+    def of(cls, **given: object) -> SourceOptions:
         """The options of these keywords of `fastload.packing.pack`."""
         owned = {
             name: {each.name: given.pop(each.name) for each in fields(kind) if each.name in given}

@@ -26,7 +26,7 @@ def structure_of(values: Sequence[Any], taken: str) -> Form | None:
     return form if not isinstance(form, str) and all(fits(form, value) for value in values) else None
 
 
-def fits(form: Form, value: Any) -> bool:
+def fits(form: Form, value: object) -> bool:
     """Returns True if a value has a structure."""
     parts = _parts(value)
     if isinstance(form, str):
@@ -34,7 +34,7 @@ def fits(form: Form, value: Any) -> bool:
     return tuple(parts) == form.places and all(map(fits, form.parts, parts.values()))
 
 
-def leaves(form: Form, value: Any) -> dict[str, Any]:
+def leaves(form: Form, value: object) -> dict[str, Any]:
     """Values by the names of the fields.
 
     Raises:
@@ -49,7 +49,7 @@ def leaves(form: Form, value: Any) -> dict[str, Any]:
     return {name: _at(value, place) for name, place in paths_of(form).items()}
 
 
-def _form(value: Any, name: str, names: set[str], depth: int = 0) -> Form:
+def _form(value: object, name: str, names: set[str], depth: int = 0) -> Form:
     parts = _parts(value) if depth < _DEPTH else {}
     if parts:
         inner = tuple(_form(part, _joined(name, key), names, depth + 1) for key, part in parts.items())
@@ -77,12 +77,13 @@ def _can_name(name: str) -> bool:
     return True
 
 
-def _parts(value: Any) -> Mapping[Any, Any]:
+def _parts(value: object) -> Mapping[Any, Any]:
     """Parts of a tuple or a dict by their places; {}: it is a value."""
     if isinstance(value, tuple):
         return dict(enumerate(value))
-    is_dict = isinstance(value, Mapping) and all(isinstance(key, str | int) for key in value)
-    return value if is_dict else {}
+    if isinstance(value, Mapping) and all(isinstance(key, str | int) for key in value):
+        return value
+    return {}
 
 
 def _at(value: Any, place: Sequence[Any]) -> Any:

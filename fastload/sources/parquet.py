@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,10 @@ from fastload.sources.protocol import (
     file_stamp,
 )
 from fastload.sources.tar import expand_all
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _KEPT = 4
 """Row groups that stay decoded."""
@@ -60,8 +64,8 @@ class ParquetSource(NumberedInFiles):
         super().__init__(paths, "row")
         self._parquet = optional("pyarrow.parquet", "packing Parquet")
         self._lock = threading.Lock()
-        self._groups: OrderedDict[tuple[int, int, bool], Any] = OrderedDict()
-        self._schema: Any = None
+        self._groups: OrderedDict[tuple[int, int, bool], pa.Table] = OrderedDict()
+        self._schema: pa.Schema | None = None
         self._starts: list[
             tuple[int, int, int]
         ] = []  # (file, row group, first row in the file), of each row group
@@ -113,7 +117,7 @@ class ParquetSource(NumberedInFiles):
         return rows
 
     @contextmanager
-    def _open(self, path: str) -> Iterator[Any]:
+    def _open(self, path: str) -> Iterator[pq.ParquetFile]:
         try:
             descriptor, _ = open_regular(path)
         except OSError as error:
@@ -202,7 +206,7 @@ class ParquetSource(NumberedInFiles):
         )
         return Item(name, image, self._columns.values(name, table, row, path))
 
-    def _group(self, number: int, group: int, image: bool = True) -> Any:
+    def _group(self, number: int, group: int, image: bool = True) -> pa.Table:
         """A row group as a table, with or without its images, decoded once while it is among the last that
         were read."""
         key, columns = (
@@ -236,7 +240,7 @@ class ParquetSource(NumberedInFiles):
         )
 
 
-def _holds_all(group: Any, columns: set[str]) -> bool:
+def _holds_all(group: pq.RowGroupMetaData, columns: set[str]) -> bool:
     """Returns True if the statistics of a row group say that no value of some columns is null."""
     found = [group.column(number) for number in range(group.num_columns)]
     facts = [each.statistics for each in found if each.path_in_schema in columns]

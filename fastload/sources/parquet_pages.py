@@ -14,10 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 Read = Callable[[int, int], bytes]
 """Reads exactly so many bytes at an offset of the file."""
@@ -50,7 +53,7 @@ class ColumnChunk:
     levels: int
 
 
-def chunk_of(meta: Any, group: int, path: str) -> ColumnChunk | None:
+def chunk_of(meta: pq.FileMetaData, group: int, path: str) -> ColumnChunk | None:
     """A column of bytes by its path, as pyarrow's metadata of a file have it; None if it is none, or its
     values have no places."""
     columns = meta.row_group(group)

@@ -174,7 +174,7 @@ def _more_than_8_bits(image: Image, data: bytes) -> str:
     return f"{bits} bits" if bits > 8 else ""
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 

@@ -45,7 +45,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-import numpy.typing as npt
 from typing_extensions import Self
 
 from fastload.common.files import FILE_BYTES, open_regular, read_regular
@@ -54,9 +53,9 @@ from fastload.sources.options import BoxFormat, SourceOptions
 from fastload.sources.pixels import Pixels
 from fastload.store import Field, Schema
 from fastload.store.checked import JSON_BYTES, get_object, parse_json
+from fastload.store.kinds.base import Value as Value
 
 T = TypeVar("T")
-Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
 
 IMAGE_FIELD = "image"
 """Name of the first image's field."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.errors import PackError
+
+if TYPE_CHECKING:
+    import ray.data
+    from ray.data.block import Block
 
 _BLOCKS = 2
 """Blocks that a process holds at a time: rows are read mostly in their order, from one block after
@@ -23,7 +27,7 @@ class RayDataset:
     reads.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: ray.data.Dataset) -> None:
         """Executes the dataset, if that was not done yet; its blocks stay in Ray's object store as long as
         this object is there."""
         import ray
@@ -41,7 +45,7 @@ class RayDataset:
         finally:
             options.preserve_order = before
         self._stops = list(accumulate(counts))
-        self._held: OrderedDict[int, Any] = OrderedDict()
+        self._held: OrderedDict[int, Block] = OrderedDict()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_held": OrderedDict()}
@@ -57,7 +61,7 @@ class RayDataset:
         table = self._block(number).slice(row, 1)
         return dict(next(iter(BlockAccessor.for_block(table).iter_rows(True))))
 
-    def _block(self, number: int) -> Any:
+    def _block(self, number: int) -> Block:
         if number not in self._held:
             import ray
 
@@ -68,7 +72,7 @@ class RayDataset:
         return self._held[number]
 
 
-def _rows(table: Any) -> int:
+def _rows(table: Sized) -> int:
     return len(table)
 
 

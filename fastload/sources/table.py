@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
 from typing_extensions import Self
@@ -56,6 +56,9 @@ from fastload.store import BOX_SIDES, Field
 from fastload.store.checked import parse_json
 from fastload.store.field import KindName
 from fastload.store.kinds import KINDS
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 
 def is_number(cell: str) -> bool:
@@ -136,7 +139,9 @@ class TypedColumn:
         self._folder = folder
         if kind in FILE_KINDS:
             deep = some_are_deep([self.path(cell) for cell in cells])
-            shape = () if KINDS[kind].holds_labels else (1,) if deep else (3,)
+            shape: tuple[int, ...] = ()
+            if not KINDS[kind].holds_labels:
+                shape = (1,) if deep else (3,)
             self.field = Field(name, cast(KindName, kind), "uint16" if deep else "uint8", shape)
         elif kind in BOX_KINDS:
             self.field = Field(name, "boxes", format=BOX_KINDS[kind])
@@ -364,7 +369,11 @@ class _Table:
                 "its first line has no file's name in its first column, but one in column "
                 f"{files[0]}, counted from 0"
             )
-        labels: int | None = 1 - paths if count == 2 else (1 if count > 1 and paths == 0 else None)
+        labels: int | None = None
+        if count == 2:
+            labels = 1 - paths
+        elif count > 1 and paths == 0:
+            labels = 1
         if self.options.label_column is not None:
             labels = self._named(self.options.label_column, [])
         self._refuse_one(paths, labels)
@@ -460,7 +469,7 @@ def _file_of(table: str, cell: str, options: TableOptions) -> str:
     return os.path.join(folder, cell + (options.suffix or ""))
 
 
-def _reader(file: TextIO, delimiter: str) -> csv._reader:  # type: ignore[name-defined]
+def _reader(file: TextIO, delimiter: str) -> Reader:
     return csv.reader(_bounded_lines(file), delimiter=delimiter, strict=True)
 
 

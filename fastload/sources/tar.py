@@ -378,7 +378,7 @@ class ExportedTar(TarSamples):
         value = plain[field.name]
         return self._parsed(position, field, _with_nan(value) if field.dtype.startswith("float") else value)
 
-    def _parsed(self, position: int, field: Field, value: Any) -> Value:
+    def _parsed(self, position: int, field: Field, value: Value) -> Value:
         try:
             found: Value = field.handler.from_json(field, value)
         except (ValueError, OverflowError) as error:
@@ -386,7 +386,7 @@ class ExportedTar(TarSamples):
         return found
 
 
-def _with_nan(value: Any) -> Any:
+def _with_nan(value: Value) -> Value:
     """Nested lists of numbers with NaN for null."""
     if isinstance(value, list):
         return [_with_nan(each) for each in value]

@@ -359,7 +359,7 @@ def _value(data: bytes, feature: Feature | None, field: Field) -> Value:
     if field.handler.takes_null:
         return [value.decode("utf-8") if isinstance(value, bytes) else value for value in values]
     wanted = field.shape[0] if field.handler.is_array else 1
-    stored = BYTES if not field.dtype else INTS if field.dtype == "int64" else FLOATS
+    stored = {"": BYTES, "int64": INTS}.get(field.dtype, FLOATS)
     if feature is None or len(values) != wanted or feature.kind != stored:
         raise ValueError(
             f"{len(values)} values of {field.name!r}, which is {field.kind} of {wanted} in the others"

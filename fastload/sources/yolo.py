@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -86,8 +85,16 @@ class YoloSource(AnnotatedFiles):
         if self._outlines:
             fields.append(Field("polygons", "polygons", of=BOXES))
         if self._keypoints is not None:
-            named = {"names": config.points, "pairs": config.pairs}
-            fields.append(Field("keypoints", "keypoints", shape=self._keypoints, of=BOXES, **named))  # type: ignore[arg-type]
+            fields.append(
+                Field(
+                    "keypoints",
+                    "keypoints",
+                    shape=self._keypoints,
+                    of=BOXES,
+                    names=config.points,
+                    pairs=config.pairs,
+                )
+            )
         self.fields = tuple(fields)
 
     def _has_outlines(self) -> bool:
@@ -259,7 +266,7 @@ def read_config(file: str) -> YoloConfig:
     except ImportError as error:
         raise MissingLibrary(f"reading {file} needs PyYAML: {pip_install('pack')}") from error
     try:
-        found: Any = yaml.safe_load(read_regular(file, 1 << 20))
+        found = yaml.safe_load(read_regular(file, 1 << 20))
     except OSError as error:
         raise PackError(f"{file}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -301,7 +308,7 @@ def _names(file: str, value: object) -> tuple[str, ...] | None:
     return tuple(map(str, value))
 
 
-def _shape(file: str, value: Any) -> tuple[int, int] | None:
+def _shape(file: str, value: object) -> tuple[int, int] | None:
     if value is None:
         return None
     if (
@@ -313,7 +320,7 @@ def _shape(file: str, value: Any) -> tuple[int, int] | None:
     return value[0], value[1]
 
 
-def _point_names(value: Any, count: int) -> tuple[str, ...]:
+def _point_names(value: object, count: int) -> tuple[str, ...]:
     """Names of the keypoints, as data.yaml has them for each class; () where it has none, or classes have
     different ones."""
     lists = list(value.values()) if isinstance(value, dict) else [value]
@@ -325,17 +332,17 @@ def _point_names(value: Any, count: int) -> tuple[str, ...]:
     return names if len(names) == count and all(is_point_name(name) for name in names) else ()
 
 
-def _pairs(file: str, value: Any, count: int) -> tuple[tuple[int, int], ...] | None:
+def _pairs(file: str, value: object, count: int) -> tuple[tuple[int, int], ...] | None:
     """The pairs of a flip_idx, which has for each keypoint the number of the one in whose place it comes;
     None: there is none."""
     if value is None or value == []:
         return None
-    sound = (
-        isinstance(value, list)
-        and len(value) == count
-        and all(type(each) is int and 0 <= each < count for each in value)
-    )
-    if not sound or any(value[value[each]] != each for each in range(count)):
+    if (
+        not isinstance(value, list)
+        or len(value) != count
+        or not all(type(each) is int and 0 <= each < count for each in value)
+        or any(value[value[each]] != each for each in range(count))
+    ):
         raise PackError(
             f"{file}: its flip_idx {shown(value)} does not name for each of the {count} keypoints "
             "the one that mirrors it"

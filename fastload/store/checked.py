@@ -99,7 +99,7 @@ def seal(content: Mapping[str, Any]) -> bytes:
     return "{{\n{}\n}}\n".format(",\n".join(lines)).encode()
 
 
-def _lines(value: Any) -> str:
+def _lines(value: object) -> str:
     """JSON text of a value; of a list of objects that begin with the same key, each on a line of its own.
 
     All are encoded by one call, since each makes an encoder, and json's own indentation is five times as

@@ -309,7 +309,7 @@ _PLAIN = frozenset(("file", "first", "count", "bytes", "crc32c", "columns"))
 _plain_values = operator.itemgetter("file", "first", "count", "bytes", "crc32c", "columns")
 
 
-def _parse_plain(stored: Any, columns: Set[str], next_index: int, names: Set[str]) -> ShardEntry | None:
+def _parse_plain(stored: object, columns: Set[str], next_index: int, names: Set[str]) -> ShardEntry | None:
     """The entry of a valid shard that has none of the keys of format version 2, as nearly all are of a
     dataset of very many; None: look closer, at what is wrong or there besides."""
     if type(stored) is not dict or stored.keys() != _PLAIN:

@@ -63,7 +63,7 @@ def names_in_tuples(form: Form) -> frozenset[str]:
     return frozenset(own).union(*map(names_in_tuples, form.parts))
 
 
-def with_lists(form: Form, value: Any) -> Any:
+def with_lists(form: Form, value: Any) -> object:
     """A value of a form, with lists in place of the form's tuples."""
     if isinstance(form, str):
         return value
@@ -79,7 +79,7 @@ def filled(form: Form, values: Callable[[str], Any]) -> Any:
     return tuple(parts) if form.keys is None else dict(zip(form.keys, parts, strict=True))
 
 
-def to_json(form: Form) -> Any:
+def to_json(form: Form) -> str | dict[str, Any]:
     """The JSON form that a manifest stores."""
     if isinstance(form, str):
         return form

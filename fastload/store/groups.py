@@ -7,7 +7,7 @@ that share a page of the disk cannot be counted one by one.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -127,13 +127,19 @@ class _Ends:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def __getitem__(self, at: int | slice) -> Any:
+    @overload
+    def __getitem__(self, at: int) -> np.uint64: ...
+    @overload
+    def __getitem__(self, at: slice) -> npt.NDArray[np.uint64]: ...
+    def __getitem__(self, at: int | slice) -> np.uint64 | npt.NDArray[np.uint64]:
         if isinstance(at, slice):
             first, last, _ = at.indices(len(self._groups))
             starts, sizes = self._groups.range(first, max(0, last - first))
-            return starts + sizes if self._sized else starts
+            found: npt.NDArray[np.uint64] = starts + sizes if self._sized else starts
+            return found
         start, size = self._groups.place(at)
-        return np.uint64(start + size if self._sized else start)
+        single: np.uint64 = np.uint64(start + size if self._sized else start)
+        return single
 
 
 class SingleGroups:

@@ -129,8 +129,11 @@ class Manifest:
     def to_bytes(self) -> builtins.bytes:
         """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON
         cannot represent."""
-        plain = self.version == 1 and all(shard.plain for shard in self.shards)
-        needed = FORMAT_VERSION if self.schema.is_extended else 1 if plain else 2
+        if self.schema.is_extended:
+            needed = FORMAT_VERSION
+        else:
+            plain = self.version == 1 and all(shard.plain for shard in self.shards)
+            needed = 1 if plain else 2
         return checked.seal(
             {
                 "format": FORMAT,

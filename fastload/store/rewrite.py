@@ -296,14 +296,10 @@ class ShardRewrite:
             raise write_error(file.path, 0, error, self._owner.go_on) from None
         self._file = None  # from here on the manifest on the disk tells which of the two files counts
         kept = self._owner.manifest.shards[self._number]
-        changed = {
-            "file": new.file,
-            "bytes": new.bytes,
-            "crc32c": new.crc32c,
-            "columns": new.columns,
-            "key": new.key,
-        }
-        self._owner.commit(self._number, replace(kept, **changed))  # type: ignore[arg-type]
+        changed = replace(
+            kept, file=new.file, bytes=new.bytes, crc32c=new.crc32c, columns=new.columns, key=new.key
+        )
+        self._owner.commit(self._number, changed)
         return True
 
     def _copy(self, end: int) -> ShardFile:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -287,7 +287,7 @@ class ShardFile:
         total = self._committed_pages + self._pending_pages + pages + _SLACK_PAGES
         return total * self._page_size <= self._map_bytes
 
-    def _put(self, database: Any, key: bytes, value: Any) -> None:
+    def _put(self, database: object, key: bytes, value: Sized) -> None:
         # an upper bound: a value's own pages, and at worst a leaf page for its node
         pages = (len(value) + _PAGE_HEADER + self._page_size - 1) // self._page_size + 1
         full = self._pending_bytes >= TRANSACTION_BYTES or self._pending_records >= TRANSACTION_RECORDS

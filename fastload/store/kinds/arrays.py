@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.store.checked import shown
-from fastload.store.kinds.base import FieldKind, array_of_json, array_value, is_side, unfit
+from fastload.store.kinds.base import FieldKind, Value, array_of_json, array_value, is_side, unfit
 from fastload.store.kinds.columns import ColumnKind
 from fastload.store.kinds.rows import RowsKind
 
@@ -56,10 +57,10 @@ class ArrayKind(ColumnKind):
     def json_keys(self, field: Field) -> dict[str, Any]:
         return {"dtype": field.dtype, "shape": list(field.shape)}
 
-    def checked(self, field: Field, value: object) -> Any:
+    def checked(self, field: Field, value: object) -> npt.NDArray[Any]:
         return array_value(field, value)
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> npt.NDArray[Any]:
         return array_of_json(field, value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeGuard, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,10 @@ from fastload.errors import ArgumentError, PackError, SampleError
 from fastload.store.checked import shown
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
     from fastload.store.field import Field
 
 HEIGHT_COLUMN = "__height__"
@@ -21,8 +25,12 @@ WIDTH_COLUMN = "__width__"
 COUNT_COLUMN = "__count__"
 Size = tuple[int, int]
 """(height, width), pixels."""
-Entry = tuple[int, int, Any]
-"""(field number, record kind, bytes-like or a tuple of them): an argument of `core.build_record`."""
+Data = bytes | bytearray | memoryview | npt.NDArray[Any]
+"""Bytes of a stored value."""
+Entry = tuple[int, int, Data | tuple[Data, ...]]
+"""(field number, record kind, bytes or a tuple of them): an argument of `core.build_record`."""
+Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
+"""A field's value as a source gives it, which `FieldKind.encode` takes; or as JSON holds it."""
 Collated = Literal["stack", "list", "picture", "masks", "rows"]
 """Form in which `fastload.batch.collate` joins the values of several samples: one tensor, a list, pictures
 (..., height, width), or any number of rows, which are pictures where it is "masks"."""
@@ -232,7 +240,7 @@ class FieldKind:
         if kind != self.entry:
             raise wrong(f"field {field.name!r} is stored as kind {kind}, not as {self.name}")
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> object:
         """The value in the bytes of an entry of the record, or of a value that was added later.
 
         Args:
@@ -246,7 +254,7 @@ class FieldKind:
         """
         raise NotImplementedError(self.name)
 
-    def plain(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def plain(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> object:
         """The value for files and tables, of plain types. Arguments and errors are those of `parse`."""
         return self.parse(field, kind, data, facts)
 
@@ -254,16 +262,16 @@ class FieldKind:
         """A plain value as JSON holds it, NaN and infinities as floats."""
         return value
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> Value:
         """The value for `encode`, from `to_json`; `encode` checks what it must be beyond its form. Raises
         ValueError."""
         return value
 
-    def from_exported(self, field: Field, value: Any) -> Any:
+    def from_exported(self, field: Field, value: Value) -> Value:
         """The value for `encode`, from a column of `exported_type` as Python has it. Raises ValueError."""
         return self.from_json(field, value)
 
-    def parse_cell(self, cell: str) -> Any:
+    def parse_cell(self, cell: str) -> Value:
         """The value of a table's cell, for `encode`. Raises ValueError if it is none."""
         raise ValueError(f"a cell holds no {self.name}")
 
@@ -272,17 +280,17 @@ class FieldKind:
         column."""
         return cell.encode("utf-8", "surrogatepass")
 
-    def from_python(self, field: Field, value: Any) -> Any:
+    def from_python(self, field: Field, value: object) -> Value:
         """The value for `encode`, from a value of a table's row that is not null. Raises as `encode`, or
         ValueError."""
         return value if isinstance(value, str | bytes | float) else str(value)
 
-    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> Any:
+    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> npt.NDArray[Any]:
         """The value for `encode`, from an array or tensor of a Dataset; `channels_first`: it is one of
         torchvision's images."""
         return array
 
-    def empty(self, field: Field) -> Any:
+    def empty(self, field: Field) -> Value:
         """No rows, for `encode`."""
         return np.zeros((0, *field.row_shape), field.stored_dtype)
 
@@ -298,16 +306,16 @@ class FieldKind:
         """The tv_class of a field."""
         return self.tv_class
 
-    def arrow_type(self, field: Field, arrow: Any) -> Any:
+    def arrow_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         """The Arrow type of `arrow_value` in a table of columns; not of columns, or of rows of one shape,
         which are made of arrays."""
         return arrow.large_binary()
 
-    def arrow_value(self, value: Any) -> Any:
+    def arrow_value(self, value: object) -> object:
         """A plain value as Arrow takes it."""
         return value
 
-    def exported_type(self, field: Field, arrow: Any) -> Any:
+    def exported_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         """The Arrow type of a column of Parquet."""
         return arrow.binary()
 
@@ -315,7 +323,7 @@ class FieldKind:
         """True if `turned` can turn the field's values."""
         return False
 
-    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
+    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Value:
         """A value for `encode` in the upright picture of its image, where it was drawn on the pixels as
         stored."""
         raise NotImplementedError(self.name)
@@ -365,7 +373,11 @@ def wrong(reason: str) -> SampleError:
     return SampleError(reason, reason=reason)
 
 
-def decimals(values: npt.NDArray[Any] | np.generic) -> Any:
+@overload
+def decimals(values: npt.NDArray[Any]) -> list[Any]: ...
+@overload
+def decimals(values: np.generic) -> float: ...
+def decimals(values: npt.NDArray[Any] | np.generic) -> list[Any] | float:
     """Numbers as lists of Python's, those of fewer than 64 bits as the shortest decimals that give the
     same float."""
     array = np.asarray(values)
@@ -373,7 +385,8 @@ def decimals(values: npt.NDArray[Any] | np.generic) -> Any:
         short = array.astype("U32").astype(np.float64)
         with np.errstate(over="ignore"):
             array = np.where(short.astype(array.dtype) == array, short, array.astype(np.float64))
-    return array.tolist()
+    found: list[Any] | float = array.tolist()
+    return found
 
 
 def numbers(field: Field, value: object) -> npt.NDArray[Any]:
@@ -423,7 +436,7 @@ def array_value(field: Field, value: object, *, any_rows: bool = False) -> npt.N
     return stored
 
 
-def array_of_json(field: Field, value: Any) -> npt.NDArray[Any]:
+def array_of_json(field: Field, value: object) -> npt.NDArray[Any]:
     """Nested lists of numbers as an array; ragged ones raise ValueError, and numbers beyond 64 bits
     OverflowError."""
     if not isinstance(value, list | int | float):

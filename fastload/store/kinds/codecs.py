@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import PackError
-from fastload.store.kinds.base import Size, refuse, wrong
+from fastload.store.kinds.base import Data, Size, refuse, wrong
 
 if TYPE_CHECKING:
     from fastload.store.field import Field
@@ -47,7 +47,7 @@ class ImageCodec:
     ending = ""
     is_first = False
 
-    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Data | tuple[Data, ...]:
         """The bytes of an image of 8-bit RGB, or parts of them. Raises PackError."""
         raise NotImplementedError(self.name)
 
@@ -77,7 +77,7 @@ class JpegCodec(ImageCodec):
     is_file = True
     ending = "jpg"
 
-    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Data:
         if not isinstance(value, bytes | bytearray | memoryview):
             raise refuse(field, value, "a JPEG is bytes")
         return value
@@ -99,7 +99,7 @@ class FileCodec(ImageCodec):
 
     is_file = True
 
-    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Data:
         if not isinstance(value, bytes | bytearray | memoryview) or core.stored_kind(value) != self.entry:
             raise refuse(field, value, f"it is no {self.name.upper()} file")
         return value
@@ -140,7 +140,7 @@ class DctCodec(ImageCodec):
     entry = core.KIND_DCT
     ending = "jpg"
 
-    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Data:
         if not isinstance(value, bytes) or not core.is_dct_form(value):
             raise refuse(field, value, "an image in the DCT form is bytes that `core.DctCoder.encode` made")
         return value
@@ -180,13 +180,13 @@ class RawCodec(ImageCodec):
     name = "raw"
     entry = core.KIND_RAW
 
-    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+    def encoded(self, field: Field, value: object, height: int, width: int) -> tuple[Data, Data]:
         if isinstance(value, np.ndarray):
             if value.dtype != np.uint8 or value.shape != (height, width, 3):
                 raise refuse(
                     field, value, f"pixels are uint8 ({height}, {width}, 3), not {value.dtype} {value.shape}"
                 )
-            pixels: Any = np.ascontiguousarray(value).reshape(-1)
+            pixels: Data = np.ascontiguousarray(value).reshape(-1)
         elif isinstance(value, bytes | bytearray | memoryview):
             pixels = value
             if memoryview(value).nbytes != height * width * 3:
@@ -231,7 +231,7 @@ class PlaceCodec(ImageCodec):
     can_be_indexed = True
     is_first = True
 
-    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Data:
         if not isinstance(value, bytes):
             raise refuse(field, value, "a place is bytes")
         return value
@@ -248,7 +248,7 @@ class PlanesCodec(ImageCodec):
     name = "planes"
     entry = core.KIND_PLANES
 
-    def encoded(self, field: Field, value: object, height: int, width: int) -> Any:
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Data:
         assert isinstance(value, bytes)
         header = core.planes_header(value)
         if (header.height, header.width) != (height, width) or (header.channels, header.dtype) != (

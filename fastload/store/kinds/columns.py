@@ -3,13 +3,17 @@ arrays."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from fastload.store.kinds.base import FieldKind, SampleFacts, SampleParts, decimals, refuse, wrong
+from fastload.store.kinds.base import FieldKind, SampleFacts, SampleParts, Value, decimals, refuse, wrong
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
     from fastload.store.field import Field
 
 
@@ -25,17 +29,17 @@ class ColumnKind(FieldKind):
     def encode(self, field: Field, number: int, value: object, parts: SampleParts) -> None:
         parts.row.append(self.checked(field, value))
 
-    def checked(self, field: Field, value: object) -> Any:
+    def checked(self, field: Field, value: object) -> Value:
         """The value as a row of the column. Raises PackError."""
         raise NotImplementedError(self.name)
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> NoReturn:
         raise wrong(f"field {field.name!r} is a column, and its record has an entry of it")
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Value:
         return decimals(value) if isinstance(value, np.ndarray | np.generic) else value
 
-    def exported_type(self, field: Field, arrow: Any) -> Any:
+    def exported_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         found = arrow.from_numpy_dtype(np.dtype(field.dtype))
         for side in reversed(field.shape):
             found = arrow.list_(found, side)
@@ -73,7 +77,7 @@ class IntKind(NumberKind):
             raise ValueError("does not fit 64 bits")
         return number
 
-    def from_python(self, field: Field, value: Any) -> Any:
+    def from_python(self, field: Field, value: Any) -> int:
         return int(value)
 
 
@@ -91,7 +95,7 @@ class FloatKind(NumberKind):
         except OverflowError:
             raise refuse(field, value, "it does not fit a float64") from None
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> Value:
         return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     def parse_cell(self, cell: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +10,27 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import PackError
-from fastload.store.kinds.base import RowError, SampleFacts, Size, UprightTurn, is_list, refuse, u32, wrong
+from fastload.store.kinds.base import (
+    Data,
+    RowError,
+    SampleFacts,
+    Size,
+    UprightTurn,
+    Value,
+    is_list,
+    refuse,
+    u32,
+    wrong,
+)
 from fastload.store.kinds.polygons import turned_part
 from fastload.store.kinds.rows import AnyRowsKind
 from fastload.store.kinds.run_lengths import Counts, counts_of, counts_text
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
     from fastload.store.field import Field
 
 
@@ -35,7 +50,7 @@ class InstancesKind(AnyRowsKind):
     coco_part = "segmentation"
     levels = 1
 
-    def encoded(self, field: Field, value: object, canvas: Size) -> tuple[tuple[Any, ...], int]:
+    def encoded(self, field: Field, value: object, canvas: Size) -> tuple[tuple[Data, ...], int]:
         if not is_list(value):
             raise refuse(
                 field,
@@ -50,34 +65,34 @@ class InstancesKind(AnyRowsKind):
     def unit(self, field: Field) -> int:
         return 4
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> npt.NDArray[np.uint8]:
         self.split(field, kind, data, facts)
         return core.decode_instances(data, *facts.size())
 
-    def plain(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def plain(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> list[dict[str, Any]]:
         _, lengths, values = self.split(field, kind, data, facts)
         return _parsed(lengths[0], values, facts.size())
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> list[Any]:
         if not isinstance(value, list):
             raise ValueError(f"{self.name} are a list")
         return value
 
-    def empty(self, field: Field) -> Any:
+    def empty(self, field: Field) -> list[Any]:
         return []
 
-    def arrow_type(self, field: Field, arrow: Any) -> Any:
+    def arrow_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         return arrow.large_list(
             arrow.struct([("size", arrow.list_(arrow.int32())), ("counts", arrow.large_string())])
         )
 
-    def exported_type(self, field: Field, arrow: Any) -> Any:
+    def exported_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         return self.arrow_type(field, arrow)
 
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
+    def turned(self, field: Field, value: Iterable[object], turn: UprightTurn) -> list[Any]:
         return [_turned(each, turn) for each in value]
 
     def native_dtype(self, field: Field) -> np.dtype[Any]:
@@ -91,7 +106,7 @@ def _counts(field: Field, row: int, value: object, canvas: Size) -> Counts:
         raise RowError(field, row, str(error)) from None
 
 
-def _turned(value: Any, turn: UprightTurn) -> Any:
+def _turned(value: object, turn: UprightTurn) -> list[object] | npt.NDArray[Any]:
     if isinstance(value, list):
         return [turned_part(part, turn) for part in value]
     height, width = turn.size

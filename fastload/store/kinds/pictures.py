@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from fastload.store.kinds.base import (
     HEIGHT_COLUMN,
     SIDE_LIMIT,
     WIDTH_COLUMN,
+    Data,
     FieldKind,
     SampleFacts,
     SampleParts,
@@ -25,10 +26,12 @@ from fastload.store.kinds.base import (
     unfit,
     wrong,
 )
-from fastload.store.kinds.codecs import BY_ENTRY, CODECS, PLANES
+from fastload.store.kinds.codecs import BY_ENTRY, CODECS, PLANES, Pixels
 
 if TYPE_CHECKING:
     from fastload.store.field import Field
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class ImageKind(PictureKind):
         if field is not parts.first_image:
             parts.hidden += [value.height, value.width]
 
-    def _entry(self, field: Field, image: StoredImage) -> tuple[int, Any]:
+    def _entry(self, field: Field, image: StoredImage) -> tuple[int, Data | tuple[Data, ...]]:
         """(record kind, bytes) of an image. Raises PackError."""
         if not (1 <= image.height <= SIDE_LIMIT and 1 <= image.width <= SIDE_LIMIT):
             raise PackError(
@@ -128,17 +131,17 @@ class ImageKind(PictureKind):
             raise PackError(f"field {field.name!r} (image) is of kind {image.kind!r}; images are {kinds}")
         return codec.entry, codec.encoded(field, image.data, image.height, image.width)
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> StoredImage | Pixels:
         codec = BY_ENTRY.get(kind)
         return StoredImage("" if codec is None else codec.name, data, *facts.size(field))
 
-    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> Any:
+    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> npt.NDArray[Any]:
         if not channels_first:
             return array
         pixels = array.transpose(1, 2, 0)
         return np.ascontiguousarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
-    def tensors(self, value: Any, make: Callable[[npt.NDArray[Any]], Any]) -> Any:
+    def tensors(self, value: Pixels, make: Callable[[Pixels], T]) -> T:
         """Pixels (height, width[, channels]) as a contiguous tensor (channels, height, width) of its own
         memory."""
         planes = value[None] if value.ndim == 2 else value.transpose(2, 0, 1)
@@ -152,7 +155,7 @@ class PlanesImageKind(ImageKind):
     is_extended = True
     is_rgb = False
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Pixels:
         self.check_entry(field, kind)
         return PLANES.parsed(field, data, facts.size(field))
 
@@ -194,17 +197,17 @@ class MaskKind(PictureKind):
             (number, self.entry, core.encode_planes(labels.astype(field.stored_dtype, copy=False)))
         )
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Pixels:
         self.check_entry(field, kind)
         return PLANES.parsed(field, data, facts.size())
 
-    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> Any:
+    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> npt.NDArray[Any]:
         return array[0] if array.ndim == 3 and array.shape[0] == 1 else array
 
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
+    def turned(self, field: Field, value: Pixels, turn: UprightTurn) -> Pixels:
         return turn.pixels(value)
 
     def native_item(self, field: Field) -> dict[str, Any]:

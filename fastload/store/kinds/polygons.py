@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.store.checked import shown
-from fastload.store.kinds.base import RowError, SampleFacts, Size, UprightTurn, decimals, is_list, refuse, u32
+from fastload.store.kinds.base import (
+    Data,
+    RowError,
+    SampleFacts,
+    Size,
+    UprightTurn,
+    Value,
+    decimals,
+    is_list,
+    refuse,
+    u32,
+)
 from fastload.store.kinds.rows import AnyRowsKind
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
     from fastload.store.field import Field
+
+S = TypeVar("S")
+T = TypeVar("T")
+Polygons = list[list[npt.NDArray[np.float32]]]
+"""Of each object its parts, (points, 2)."""
 
 _POINT = 2
 _FLOAT_BYTES = 4
@@ -34,7 +54,7 @@ class PolygonsKind(AnyRowsKind):
     coco_part = "segmentation"
     levels = 2
 
-    def encoded(self, field: Field, value: object, canvas: Size) -> tuple[tuple[Any, ...], int]:
+    def encoded(self, field: Field, value: object, canvas: Size) -> tuple[tuple[Data, ...], int]:
         if not is_list(value):
             raise refuse(field, value, "polygons are a list of objects, each a list of parts")
         parts: list[int] = []
@@ -51,37 +71,37 @@ class PolygonsKind(AnyRowsKind):
     def unit(self, field: Field) -> int:
         return _FLOAT_BYTES * _POINT
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Polygons:
         _, lengths, values = self.split(field, kind, data, facts)
         return _parsed(lengths, values)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: Polygons) -> list[Any]:
         return [[decimals(part.reshape(-1)) for part in parts] for parts in value]
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> list[Any]:
         if not isinstance(value, list):
             raise ValueError(f"{self.name} are a list")
         return value
 
-    def tensors(self, value: Any, make: Callable[[npt.NDArray[Any]], Any]) -> Any:
+    def tensors(self, value: Polygons, make: Callable[[npt.NDArray[Any]], T]) -> list[list[T]]:
         return self.each(value, make)
 
-    def each(self, value: Any, change: Callable[[Any], Any]) -> Any:
+    def each(self, value: Iterable[Iterable[S]], change: Callable[[S], T]) -> list[list[T]]:
         return [[change(part) for part in parts] for parts in value]
 
-    def arrow_type(self, field: Field, arrow: Any) -> Any:
+    def arrow_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         return arrow.large_list(arrow.large_list(arrow.large_list(arrow.float32())))
 
-    def exported_type(self, field: Field, arrow: Any) -> Any:
+    def exported_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         return self.arrow_type(field, arrow)
 
-    def arrow_value(self, value: Any) -> Any:
+    def arrow_value(self, value: Any) -> list[list[npt.NDArray[np.float32]]]:
         return self.each(value, lambda part: part.reshape(-1))
 
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
+    def turned(self, field: Field, value: Iterable[Iterable[npt.ArrayLike]], turn: UprightTurn) -> list[Any]:
         return self.each(value, lambda part: turned_part(part, turn))
 
     def native_item(self, field: Field) -> dict[str, Any]:
@@ -104,13 +124,13 @@ def _line(field: Field, row: int, part: object) -> npt.NDArray[np.float32]:
     return line
 
 
-def turned_part(part: Any, turn: UprightTurn) -> Any:
+def turned_part(part: npt.ArrayLike, turn: UprightTurn) -> object:
     """A list of x and y, turned; one that is none stays as it is, and is an error when it is stored."""
     points = np.asarray(part, np.float64).reshape(-1)
     return part if points.size % _POINT else turn.points(points.reshape(-1, _POINT)).reshape(-1).tolist()
 
 
-def polygons_of(row: memoryview) -> list[list[npt.NDArray[np.float32]]]:
+def polygons_of(row: memoryview) -> Polygons:
     """Polygons as csrc/engine/polygons.h writes them, in the first bytes of `row`, which may go on: of
     each object its parts."""
     numbers = np.frombuffer(row, "<u4", len(row) // 4)
@@ -123,9 +143,7 @@ def polygons_of(row: memoryview) -> list[list[npt.NDArray[np.float32]]]:
     )
 
 
-def _parsed(
-    lengths: tuple[npt.NDArray[np.uint32], ...], values: npt.NDArray[np.uint8]
-) -> list[list[npt.NDArray[np.float32]]]:
+def _parsed(lengths: tuple[npt.NDArray[np.uint32], ...], values: npt.NDArray[np.uint8]) -> Polygons:
     points = values.copy().view("<f4").reshape(-1, _POINT)
     ends = np.cumsum(lengths[1], dtype=np.int64)
     lines = [points[end - size : end] for end, size in zip(ends.tolist(), lengths[1].tolist(), strict=True)]

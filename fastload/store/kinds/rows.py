@@ -14,11 +14,13 @@ from fastload._native import core
 from fastload.store.checked import shown
 from fastload.store.kinds.base import (
     COUNT_COLUMN,
+    Data,
     FieldKind,
     RowError,
     SampleFacts,
     SampleParts,
     UprightTurn,
+    Value,
     array_of_json,
     array_value,
     decimals,
@@ -30,6 +32,10 @@ from fastload.store.kinds.base import (
 from fastload.transforms.ops import KEYPOINTS_MOST
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
     from fastload.store.field import Field
 
 BOX_SIDES: Mapping[str, int] = {"xyxy": 4, "xywh": 4, "cxcywh": 4, "xywhr": 5, "cxcywhr": 5, "xyxyxyxy": 8}
@@ -63,7 +69,7 @@ class AnyRowsKind(FieldKind):
         parts.counts[field.name] = count
         parts.hidden.append(count)
 
-    def encoded(self, field: Field, value: object, canvas: tuple[int, int]) -> tuple[tuple[Any, ...], int]:
+    def encoded(self, field: Field, value: object, canvas: tuple[int, int]) -> tuple[tuple[Data, ...], int]:
         """(parts of the entry's bytes, number of rows). Raises PackError, or RowError for one row that
         cannot be stored."""
         raise NotImplementedError(self.name)
@@ -101,7 +107,7 @@ class RowsKind(AnyRowsKind):
     collated = "rows"
     member = "npy"
 
-    def encoded(self, field: Field, value: object, canvas: tuple[int, int]) -> tuple[tuple[Any, ...], int]:
+    def encoded(self, field: Field, value: object, canvas: tuple[int, int]) -> tuple[tuple[Data, ...], int]:
         if isinstance(value, Sequence) and not len(value):
             value = np.empty((0, *field.row_shape), field.dtype)
         rows = array_value(field, value, any_rows=True)
@@ -114,17 +120,18 @@ class RowsKind(AnyRowsKind):
     def unit(self, field: Field) -> int:
         return math.prod(field.row_shape) * field.stored_dtype.itemsize
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> npt.NDArray[Any]:
         rows, _, values = self.split(field, kind, data, facts)
-        return values.copy().view(field.stored_dtype).reshape(rows, *field.row_shape)
+        found: npt.NDArray[Any] = values.copy().view(field.stored_dtype)
+        return found.reshape(rows, *field.row_shape)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: npt.NDArray[Any]) -> list[Any]:
         return decimals(value)
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> npt.NDArray[Any]:
         return np.empty((0, *field.row_shape), field.dtype) if value == [] else array_of_json(field, value)
 
-    def exported_type(self, field: Field, arrow: Any) -> Any:
+    def exported_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         found = arrow.from_numpy_dtype(np.dtype(field.dtype))
         for side in reversed(field.row_shape):
             found = arrow.list_(found, side)
@@ -173,7 +180,7 @@ class BoxesKind(RowsKind):
     def can_turn(self, field: Field) -> bool:
         return field.format not in ROTATED
 
-    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
+    def turned(self, field: Field, value: npt.ArrayLike, turn: UprightTurn) -> npt.NDArray[Any]:
         boxes = np.asarray(value, np.float64)
         first, second = boxes[:, :2], boxes[:, 2:]
         if field.format == "cxcywh":
@@ -219,7 +226,7 @@ class KeypointsKind(RowsKind):
     def check_rows(self, field: Field, rows: npt.NDArray[Any]) -> None:
         check_finite(field, rows, "keypoints have")
 
-    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> Any:
+    def from_array(self, array: npt.NDArray[Any], channels_first: bool) -> npt.NDArray[Any]:
         return array[:, None] if array.ndim == 2 else array
 
     def tv_name(self, field: Field) -> str:
@@ -228,7 +235,7 @@ class KeypointsKind(RowsKind):
     def can_turn(self, field: Field) -> bool:
         return True
 
-    def turned(self, field: Field, value: Any, turn: UprightTurn) -> Any:
+    def turned(self, field: Field, value: npt.ArrayLike, turn: UprightTurn) -> npt.NDArray[Any]:
         """Keypoints are flipped as torchvision flips them: they are places of pixels. Those of visibility
         0 stay as they are."""
         points = np.array(value, np.float64)

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from fastload._native import core
 from fastload.store.checked import JSON_DEPTH, nested_too_deeply, parse_json
-from fastload.store.kinds.base import FieldKind, SampleFacts, SampleParts, refuse, wrong
+from fastload.store.kinds.base import Data, FieldKind, SampleFacts, SampleParts, Value, refuse, wrong
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
     from fastload.store.field import Field
 
 
@@ -26,25 +30,25 @@ class BytesKind(FieldKind):
     def fits_coco(self, field: Field) -> bool:
         return False
 
-    def from_exported(self, field: Field, value: Any) -> Any:
+    def from_exported(self, field: Field, value: Value) -> Value:
         return value
 
     def encode(self, field: Field, number: int, value: object, parts: SampleParts) -> None:
         parts.entries.append((number, self.entry, self.encoded(field, value)))
 
-    def encoded(self, field: Field, value: object) -> Any:
+    def encoded(self, field: Field, value: object) -> Data:
         """The bytes of a value. Raises PackError."""
         if not isinstance(value, bytes | bytearray | memoryview):
             raise refuse(field, value, "it is no bytes object")
         return value
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Value:
         return data
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Value:
         return base64.b64encode(value).decode("ascii")
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> Value:
         if not isinstance(value, str):
             raise ValueError("bytes are a text in base64")
         try:
@@ -65,7 +69,7 @@ class TextKind(BytesKind):
     def fits_coco(self, field: Field) -> bool:
         return True
 
-    def encoded(self, field: Field, value: object) -> Any:
+    def encoded(self, field: Field, value: object) -> Data:
         if not isinstance(value, str):
             raise refuse(field, value, "it is no text")
         try:
@@ -73,29 +77,29 @@ class TextKind(BytesKind):
         except UnicodeEncodeError as error:
             raise refuse(field, value, str(error)) from None
 
-    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def parse(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Value:
         try:
             return self.decoded(data)
         except (ValueError, RecursionError) as error:
             raise wrong(f"field {field.name!r} is no {self.name}: {error}") from None
 
-    def decoded(self, data: bytes) -> Any:
+    def decoded(self, data: bytes) -> Value:
         """The value of stored bytes. Raises ValueError or RecursionError."""
         return data.decode("utf-8")
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: str) -> Value:
         return value
 
-    def from_json(self, field: Field, value: Any) -> Any:
+    def from_json(self, field: Field, value: Value) -> Value:
         return value
 
-    def parse_cell(self, cell: str) -> Any:
+    def parse_cell(self, cell: str) -> Value:
         return cell
 
-    def arrow_type(self, field: Field, arrow: Any) -> Any:
+    def arrow_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         return arrow.large_string()
 
-    def exported_type(self, field: Field, arrow: Any) -> Any:
+    def exported_type(self, field: Field, arrow: ModuleType) -> pa.DataType:
         return arrow.string()
 
 
@@ -107,7 +111,7 @@ class JsonKind(TextKind):
     finds_samples = False
     takes_null = True
 
-    def encoded(self, field: Field, value: object) -> Any:
+    def encoded(self, field: Field, value: object) -> Data:
         try:
             text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
@@ -116,21 +120,25 @@ class JsonKind(TextKind):
             raise refuse(field, value, f"it is nested more than {JSON_DEPTH} deep")
         return text
 
-    def decoded(self, data: bytes) -> Any:
-        return json.loads(data.decode("utf-8"))
+    def decoded(self, data: bytes) -> Value:
+        found: Value = json.loads(data.decode("utf-8"))
+        return found
 
-    def plain(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> Any:
+    def plain(self, field: Field, kind: int, data: bytes, facts: SampleFacts) -> str:
         self.parse(field, kind, data, facts)
         return data.decode("utf-8")
 
-    def to_json(self, value: Any) -> Any:
-        return json.loads(value)
+    def to_json(self, value: str) -> Value:
+        found: Value = json.loads(value)
+        return found
 
-    def from_exported(self, field: Field, value: Any) -> Any:
-        return parse_json(value)
+    def from_exported(self, field: Field, value: Any) -> Value:
+        found: Value = parse_json(value)
+        return found
 
-    def parse_cell(self, cell: str) -> Any:
-        return parse_json(cell.strip())
+    def parse_cell(self, cell: str) -> Value:
+        found: Value = parse_json(cell.strip())
+        return found
 
     def cell_bytes(self, cell: str) -> bytes:
         return cell.strip().encode()
