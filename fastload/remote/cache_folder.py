@@ -544,7 +544,7 @@ class CacheFolder:
             self.lose()
             return 0
         room = self._room(folder, wanted)
-        granted = wanted if room >= wanted else room if room >= least else 0
+        granted = min(wanted, room) if room >= min(wanted, least) else 0
         if granted:
             write_used(folder, read_used(folder) + granted)
         return granted

@@ -26,12 +26,12 @@ class CredentialProvider:
     may ask for, are the user's.
     """
 
-    def __init__(self, provider: Callable[[], Any], timeout: float) -> None:
+    def __init__(self, provider: Callable[[], object], timeout: float) -> None:
         self._provider = provider
         self._limit = min(LIMIT_S, timeout / 2)
         self._threads = LimitedThreads(1, "fastload-credentials")
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         answer = self._threads.submit(self._provider)
         try:
             return answer.result(self._limit)
@@ -39,15 +39,16 @@ class CredentialProvider:
             self._threads.give_up(answer)
             raise TimeoutError(f"the credential_provider did not answer within {self._limit:g} s") from None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_provider"], name)
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(self.__dict__["_provider"], name)
+        return found
 
     def close(self) -> None:
         """Ends the thread."""
         self._threads.close()
 
 
-def bounded_provider(provider: Any, timeout: float) -> CredentialProvider | None:
+def bounded_provider(provider: object, timeout: float) -> CredentialProvider | None:
     """A user's provider with a limit; None if there is no provider. Raises ArgumentError if it cannot be
     one."""
     if isinstance(provider, _Sent):  # in a shallow copy of the options, which pickles nothing
@@ -68,7 +69,7 @@ def bounded_provider(provider: Any, timeout: float) -> CredentialProvider | None
 class _Sent:
     """A provider on its way to another process, by cloudpickle, which also takes lambdas and closures."""
 
-    def __init__(self, provider: Any) -> None:
+    def __init__(self, provider: object) -> None:
         self.content = provider
 
     def __reduce__(self) -> tuple[Any, ...]:

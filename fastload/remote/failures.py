@@ -220,7 +220,7 @@ def of_exception(error: Exception) -> Failure | None:
 
 def wrong_length(body: Buffer, expected: int) -> Failure | None:
     """The failure of a body with more or fewer bytes than were asked for; None if the length is right."""
-    length = len(body)  # type: ignore[arg-type]
+    length = memoryview(body).nbytes
     if length == expected:
         return None
     # A store cuts a range at the object's end and reports no error.

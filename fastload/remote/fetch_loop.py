@@ -10,12 +10,15 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from typing_extensions import TypeVarTuple, Unpack
 
 from fastload.errors import ClosedError
 from fastload.remote.requests import HeldRoom
 
 R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 _END_S = 5.0
 """Seconds to wait for the end of the thread, or of a call in it."""
@@ -51,7 +54,7 @@ class FetchLoop:
         finally:
             self.loop.close()
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def call(self, function: Callable[[Unpack[Ts]], object], *arguments: Unpack[Ts]) -> None:
         """Schedules a call of a function in the thread. Raises ClosedError in another process, or after
         the thread's end."""
         if self.pid != os.getpid():
@@ -63,7 +66,9 @@ class FetchLoop:
                 "this process fetches nothing any more: it ends, or the dataset was closed"
             ) from None
 
-    def submit(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> concurrent.futures.Future[R]:
+    def submit(
+        self, function: Callable[[Unpack[Ts]], Awaitable[R]], *arguments: Unpack[Ts]
+    ) -> concurrent.futures.Future[R]:
         """Awaits the function's result in the thread; cancelling the future cancels the await. Raises
         ClosedError as `call`."""
         begun: list[concurrent.futures.Future[R]] = []
@@ -91,7 +96,12 @@ class FetchLoop:
         awaited.close()
         raise ClosedError("this process fetches nothing any more: it ends, or the dataset was closed")
 
-    def finish(self, function: Callable[..., list[asyncio.Task[None]]], *arguments: Any, wait: bool) -> None:
+    def finish(
+        self,
+        function: Callable[[Unpack[Ts]], list[asyncio.Task[None]]],
+        *arguments: Unpack[Ts],
+        wait: bool,
+    ) -> None:
         """Calls a function in the thread, or here if the thread has ended; it cancels tasks of the thread,
         and returns them.
 
@@ -200,7 +210,7 @@ def in_use() -> Iterator[FetchLoop]:
         release(loop, wait=False)
 
 
-def result_of(function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
+def result_of(function: Callable[[Unpack[Ts]], Awaitable[R]], *arguments: Unpack[Ts]) -> R:
     """Awaits the function's result on the loop of this process, and returns it. Ctrl-C ends the wait and
     cancels the await.
 

@@ -407,7 +407,7 @@ class RemoteFiles(DatasetFiles):
     def request(
         self,
         indices: npt.NDArray[np.int64],
-        owner: Any = None,
+        owner: object | None = None,
         done: Callable[[Request], None] | None = None,
         begin: Callable[[], None] = lambda: None,
         lacking: list[Unit] | None = None,
@@ -611,7 +611,13 @@ def by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
     yield from zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
 
 
-def remote_files(url: str, cache: Any, cache_size: Any, storage_options: Any, timeout: Any) -> RemoteFiles:
+def remote_files(
+    url: str,
+    cache: str | os.PathLike[str] | None,
+    cache_size: str | int | None,
+    storage_options: object,
+    timeout: float | str | None,
+) -> RemoteFiles:
     """RemoteFiles made of a user's arguments. Raises ArgumentError."""
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Buffer
 
@@ -19,6 +19,9 @@ from fastload.common.urls import shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
 from fastload.remote.failures import STALL_S, Failure, Tries, of_exception, wrong_length, wrong_size
 from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 R = TypeVar("R")
 
@@ -44,8 +47,8 @@ class FsspecObjects(Objects):
         self._threads = LimitedThreads(THREADS, "fastload-fsspec")
         self._open = partial(_opened, url, dict(options))
         self._own = threading.local()
-        self._shared: Any = None
-        self._all_own: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._shared: AbstractFileSystem | None = None
+        self._all_own: weakref.WeakSet[AbstractFileSystem] = weakref.WeakSet()
         self._waited: set[concurrent.futures.Future[Any]] = set()  # results that blocking calls wait for
         self._root = self._run(self._opened_first, self._tries("opening", ""), "")
 
@@ -204,7 +207,7 @@ class FsspecObjects(Objects):
             self._keep(fs)
         return root
 
-    def _keep(self, fs: Any) -> None:
+    def _keep(self, fs: AbstractFileSystem) -> None:
         self._own.fs = fs
         self._all_own.add(fs)
         if self._closed:  # by another thread, while this one connected
@@ -212,7 +215,7 @@ class FsspecObjects(Objects):
             raise ClosedError(f"{self.url} is closed")
 
     @property
-    def _fs(self) -> Any:
+    def _fs(self) -> AbstractFileSystem:
         """The file system of the calling thread, which is one of `_threads`."""
         if self._shared is not None:
             return self._shared
@@ -309,7 +312,7 @@ def _settle(waited: concurrent.futures.Future[R], outcome: concurrent.futures.Fu
             waited.set_result(outcome.result())
 
 
-def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
+def _opened(url: str, options: Mapping[str, object]) -> tuple[AbstractFileSystem, str]:
     """Opens a file system for this client alone, and returns it with the URL's path; fsspec's own are
     shared, also with forked children."""
     from fsspec.core import url_to_fs
@@ -318,7 +321,7 @@ def _opened(url: str, options: Mapping[str, object]) -> tuple[Any, str]:
     return fs, str(root)
 
 
-def _disconnect(fs: Any) -> None:
+def _disconnect(fs: AbstractFileSystem | None) -> None:
     """Closes the connection of a file system; fsspec has no call for that."""
     for name in ("client", "ftp"):  # client: of sftp and smb; ftp: of ftp
         with suppress(Exception):

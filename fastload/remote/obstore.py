@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from typing_extensions import Buffer
@@ -40,6 +41,9 @@ from fastload.remote.failures import (
 from fastload.remote.fetch_loop import result_of
 from fastload.remote.objects import MOST, ObjectInfo, Objects, Wrong
 from fastload.remote.obstore_process import add_holder, own_obstore
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 
 class BusyServer:
@@ -123,13 +127,13 @@ class GatheredRanges:
         obstore: the package obstore.
     """
 
-    def __init__(self, obstore: Any) -> None:
+    def __init__(self, obstore: ModuleType) -> None:
         self._obstore = obstore
         self._closed = False
-        self._wanted: dict[tuple[asyncio.AbstractEventLoop, int, str], tuple[Any, list[_Wanted]]] = {}
+        self._wanted: dict[tuple[asyncio.AbstractEventLoop, int, str], tuple[ObjectStore, list[_Wanted]]] = {}
         self._calls: dict[asyncio.Future[Any], list[_Wanted]] = {}
 
-    async def fetch(self, store: Any, name: str, start: int, stop: int) -> Buffer:
+    async def fetch(self, store: ObjectStore, name: str, start: int, stop: int) -> Buffer:
         """Awaits bytes start .. stop-1 of an object, or fewer if the object ends before."""
         loop = asyncio.get_running_loop()
         key = loop, id(store), name
@@ -165,11 +169,17 @@ class GatheredRanges:
             self._calls[call] = group
             call.add_done_callback(self._came)
 
-    def _call(self, store: Any, name: str, group: list[_Wanted]) -> asyncio.Future[Any]:
+    def _call(self, store: ObjectStore, name: str, group: list[_Wanted]) -> asyncio.Future[Any]:
         if len(group) == 1:
-            return self._obstore.get_range_async(store, name, start=group[0][0], end=group[0][1])  # type: ignore[no-any-return]
+            one: asyncio.Future[Any] = self._obstore.get_range_async(
+                store, name, start=group[0][0], end=group[0][1]
+            )
+            return one
         starts, ends = [each[0] for each in group], [each[1] for each in group]
-        return self._obstore.get_ranges_async(store, name, starts=starts, ends=ends, coalesce=0)  # type: ignore[no-any-return]
+        several: asyncio.Future[Any] = self._obstore.get_ranges_async(
+            store, name, starts=starts, ends=ends, coalesce=0
+        )
+        return several
 
     def _came(self, call: asyncio.Future[Any]) -> None:
         """Hands a call's result, or its error, to the tasks that wait for its ranges."""
@@ -234,7 +244,7 @@ class StoreMaker:
     writing tries each part of an upload again, so that a lost part does not cost the whole file.
     """
 
-    def __init__(self, obstore: Any, url: str, options: dict[str, object], timeout: float) -> None:
+    def __init__(self, obstore: ModuleType, url: str, options: dict[str, object], timeout: float) -> None:
         self._obstore = obstore
         self._url = url
         self._timeout = timeout
@@ -262,18 +272,18 @@ class StoreMaker:
                 **_taken_mapping(self._client, "default_headers"),
             }
 
-    def reader(self) -> Any:
+    def reader(self) -> ObjectStore:
         """Makes a store for reading."""
         silence = min(SILENCE_LIMIT, self._timeout / 4)
         limits = {"timeout": timedelta(seconds=self._timeout), "read_timeout": timedelta(seconds=silence)}
         return self._make(limits, {"max_retries": 0})
 
-    def writer(self) -> Any:
+    def writer(self) -> ObjectStore:
         """Makes a store for writing."""
         limit = timedelta(seconds=min(WRITE_LIMIT, self._timeout))
         return self._make({"timeout": limit}, {"retry_timeout": timedelta(seconds=self._timeout)})
 
-    def _make(self, limits: Mapping[str, object], retry: Mapping[str, object]) -> Any:
+    def _make(self, limits: Mapping[str, object], retry: Mapping[str, object]) -> ObjectStore:
         path = local_path(self._url)
         failed = ""
         try:
@@ -282,20 +292,22 @@ class StoreMaker:
             connect = timedelta(seconds=min(CONNECT_LIMIT, self._timeout))
             client = {"connect_timeout": connect, **limits, **self._client}
             given = {"config": self._config or None, KEY: self.provider}
-            return self._obstore.store.from_url(
+            store: ObjectStore = self._obstore.store.from_url(
                 self._url,
                 client_options=client,
                 retry_config=retry,
                 **{key: value for key, value in given.items() if value is not None},
             )
+            return store
         except (self._obstore.exceptions.BaseError, ValueError, TypeError) as error:
             failed = _words(error)
         raise ArgumentError(f"{shown(self._url)} cannot be opened: {failed}")
 
-    def _local(self, path: Path) -> Any:
+    def _local(self, path: Path) -> ObjectStore:
         if self._config:
             raise ValueError("storage_options have no meaning for file://")
-        return self._obstore.store.LocalStore(path, mkdir=True)
+        store: ObjectStore = self._obstore.store.LocalStore(path, mkdir=True)
+        return store
 
 
 def _words(error: Exception) -> str:
@@ -357,13 +369,13 @@ class ObstoreObjects(Objects):
     def __init__(self, url: str, options: Mapping[str, object], timeout: float) -> None:
         super().__init__(timeout)
         self.url = shown(url).rstrip("/")
-        self._obstore: Any = own_obstore()
+        self._obstore = own_obstore()
         self._maker = StoreMaker(self._obstore, url, dict(options), timeout)
         self._pid = os.getpid()
         self._closed = False
         self._lock = threading.Lock()  # guards the two stores
-        self._reader: Any = self._maker.reader()
-        self._writer: Any = None
+        self._reader: ObjectStore | None = self._maker.reader()
+        self._writer: ObjectStore | None = None
         self._awaited: set[asyncio.Future[Any]] = set()
         self._busy = BusyServer()
         self._gathered = GatheredRanges(self._obstore)
@@ -440,7 +452,7 @@ class ObstoreObjects(Objects):
     def head(self, name: str, known: bool = False, wrong: Wrong | None = None) -> ObjectInfo:
         """Size and ETag of an object."""
 
-        async def look(store: Any) -> ObjectInfo:
+        async def look(store: ObjectStore) -> ObjectInfo:
             meta = await self._obstore.head_async(store, name)
             return ObjectInfo(name, meta["size"], meta["e_tag"])
 
@@ -473,7 +485,7 @@ class ObstoreObjects(Objects):
             if sent is not None:
                 sent(count)
 
-        async def upload(store: Any) -> None:
+        async def upload(store: ObjectStore) -> None:
             with open(path, "rb") as file:
                 await self._obstore.put_async(
                     store, name, _parts(file, part, went), chunk_size=part, max_concurrency=PARTS_AT_ONCE
@@ -490,7 +502,7 @@ class ObstoreObjects(Objects):
     def delete(self, name: str) -> None:
         """Removes an object; it is no error if there is none."""
 
-        async def remove(store: Any) -> None:
+        async def remove(store: ObjectStore) -> None:
             with contextlib.suppress(FileNotFoundError):
                 await self._obstore.delete_async(store, name)
 
@@ -513,7 +525,7 @@ class ObstoreObjects(Objects):
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 request.get_loop().call_soon_threadsafe(request.cancel)
 
-    async def _cancellable(self, request: asyncio.Future[Any]) -> Any:
+    async def _cancellable(self, request: asyncio.Future[R]) -> R:
         """Awaits a request that close() may cancel."""
         self._awaited.add(request)
         try:
@@ -521,13 +533,13 @@ class ObstoreObjects(Objects):
         finally:
             self._awaited.discard(request)
 
-    async def _whole(self, store: Any, name: str, limit: int) -> tuple[int, bytes | None]:
+    async def _whole(self, store: ObjectStore, name: str, limit: int) -> tuple[int, bytes | None]:
         """Size and bytes of an object; None instead of more than `limit` bytes."""
         result = await self._obstore.get_async(store, name)
         size = result.meta["size"]
         return size, bytes(await result.bytes_async()) if size <= limit else None
 
-    async def _listed(self, store: Any, tries: Tries) -> dict[str, ObjectInfo]:
+    async def _listed(self, store: ObjectStore, tries: Tries) -> dict[str, ObjectInfo]:
         """The objects that a store lists, by name. A list that repeats itself, or has no end, is refused."""
         found: dict[str, ObjectInfo] = {}
         async for page in self._obstore.list(store, chunk_size=1000):
@@ -546,7 +558,7 @@ class ObstoreObjects(Objects):
                 )
         return found
 
-    def _store(self, write: bool = False) -> Any:
+    def _store(self, write: bool = False) -> ObjectStore:
         """The store for reading or writing. Raises ClosedError after close(), and in another process than
         the one that opened it."""
         if os.getpid() != self._pid:
@@ -624,7 +636,7 @@ class ObstoreObjects(Objects):
         self,
         tries: Tries,
         name: str,
-        request: Callable[[Any], Awaitable[R]],
+        request: Callable[[ObjectStore], Awaitable[R]],
         wrong: Callable[[R], Failure | None] = _nothing_wrong,
         access: str = "",
     ) -> R:
@@ -638,7 +650,7 @@ class ObstoreObjects(Objects):
         self,
         tries: Tries,
         name: str,
-        request: Callable[[Any], Awaitable[R]],
+        request: Callable[[ObjectStore], Awaitable[R]],
         wrong: Callable[[R], Failure | None],
         access: str,
     ) -> R:
@@ -676,7 +688,7 @@ def _no_bytes(start: int, stop: int) -> Buffer:
     return _EMPTY
 
 
-def _parts(file: Any, part: int, sent: Callable[[int], None]) -> Iterator[bytes]:
+def _parts(file: BinaryIO, part: int, sent: Callable[[int], None]) -> Iterator[bytes]:
     while data := file.read(part):
         yield data
         sent(len(data))

@@ -41,7 +41,7 @@ import threading
 import time
 import weakref
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 from fastload.common.system import keep_memory, share_of_cpus
 from fastload.errors import ClosedError
@@ -55,7 +55,7 @@ _LARGEST, _KEPT = 16 << 20, 32 << 20
 every request: a sixth of the CPU that fetching takes."""
 
 
-def start(obstore: Any) -> None:
+def start(obstore: ModuleType) -> None:
     """Starts obstore's runtime, unless this process has it already.
 
     Tokio takes a thread for each CPU, and these wake each other for every request. Here it takes one for
@@ -140,7 +140,8 @@ def _imported() -> ModuleType:
     for part in ("store", "exceptions"):
         importlib.import_module(f"obstore.{part}")
     if not _origin:
-        _origin = sys.modules[_NATIVE].__spec__.origin or ""  # type: ignore[union-attr]
+        spec = sys.modules[_NATIVE].__spec__
+        _origin = "" if spec is None else spec.origin or ""
     _make_spare_file()  # now: a fork then leaves this process's descriptors as they are
     start(obstore)
     return obstore

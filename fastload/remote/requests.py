@@ -25,7 +25,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +60,7 @@ class Request:
         self,
         units: Iterable[Unit],
         size: int,
-        owner: Any = None,
+        owner: object | None = None,
         done: Callable[[Request], None] | None = None,
         heal: bool = False,
         share: PassShare | None = None,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypeVarTuple, Unpack
+
 from fastload.errors import ClosedError, RemoteError
 from fastload.remote import fetch_loop
 from fastload.remote.cache_folder import RENEWED_S, CacheFolder
@@ -24,6 +26,8 @@ from fastload.remote.objects import Objects
 from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import HeldRoom, Request
 from fastload.store.manifest import Manifest
+
+Ts = TypeVarTuple("Ts")
 
 _SIGNALS_S = 0.25
 """Seconds between two moments at which a wait for the fetcher lets Ctrl-C through."""
@@ -122,7 +126,7 @@ class Session:
             raise ClosedError(f"{self.objects.url} was closed: open it again")
         return self.loop.room
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def call(self, function: Callable[[Unpack[Ts]], object], *arguments: Unpack[Ts]) -> None:
         """Schedules a call of a function in the thread that fetches. Raises ClosedError."""
         if self.loop is None:
             raise ClosedError(f"{self.objects.url} was closed: open it again")

@@ -31,7 +31,7 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from fastload.errors import DatasetError, PackError, RemoteError, RemoteMissingE
 from fastload.remote.cache_folder import default_folder
 from fastload.remote.manifest import DataFile, Part, checked_ranges, data_files, find_manifest, missing
 from fastload.remote.objects import ObjectInfo, Objects, request_threads
-from fastload.store import JOURNAL_NAME, MANIFEST_NAME, DatasetWriter, Manifest, ShardEntry
+from fastload.store import JOURNAL_NAME, MANIFEST_NAME, DatasetWriter, Manifest, Schema, ShardEntry
 from fastload.store.change import is_data_file
 from fastload.store.checked import Bad, get_int, get_list, get_object, shown
 from fastload.store.entries import SHARD_NAME, file_number
@@ -294,20 +294,23 @@ class RemoteWriter(DatasetWriter):
         self,
         objects: Objects,
         staging: Path,
-        *args: Any,
+        schema: Schema,
+        *,
+        shard_size: int,
+        options: Mapping[str, object],
+        varying: Collection[str] = (),
         resume: bool = False,
         overwrite: bool = False,
-        **settings: Any,
+        base: str | None = None,
     ) -> None:
         """Reads the state at the URL, and creates the staging folder, or opens it to resume or overwrite.
 
         Args:
             objects: the objects below the URL; closed by `abort`, which every writer ends with.
             staging: the staging folder.
-            args: arguments of DatasetWriter, from the schema on.
+            schema, shard_size, options, varying, base: as DatasetWriter has them.
             resume: continues after the last shard that the journal in the staging folder names.
             overwrite: replaces a dataset, or parts of one, at the URL, once the new one is complete.
-            settings: further keywords of DatasetWriter.
 
         Raises:
             ArgumentError, PackError: as DatasetWriter.
@@ -320,7 +323,17 @@ class RemoteWriter(DatasetWriter):
         if not self._journal_there:
             _remove_sections(staging)
         self._refuse(staging, resume, overwrite)
-        super().__init__(staging, *args, resume=resume, overwrite=overwrite, title=objects.url, **settings)
+        super().__init__(
+            staging,
+            schema,
+            shard_size=shard_size,
+            options=options,
+            varying=varying,
+            resume=resume,
+            overwrite=overwrite,
+            base=base,
+            title=objects.url,
+        )
 
     def _refuse(self, staging: Path, resume: bool, overwrite: bool) -> None:
         """Raises PackError if the URL is in use and the caller asked neither to resume nor to overwrite."""
