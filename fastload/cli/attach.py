@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typing_extensions import Unpack
 
 from fastload.cli.options import in_a_folder, takes_flags
 from fastload.cli.output import counted, say
 from fastload.cli.stopped import run_again
 from fastload.cli.summary import show
 from fastload.common.files import expanded
+from fastload.packing.options import AttachKeywords
 
 
 @takes_flags
@@ -34,7 +36,7 @@ def attach(
             )
         ),
     ] = None,
-    **options: Any,
+    **options: Unpack[AttachKeywords],
 ) -> None:
     """Makes a dataset of images that stay where they are."""
     from fastload.packing.attach import attach as run

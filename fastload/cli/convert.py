@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typing_extensions import Unpack
 
 from fastload.cli.options import LocalDataset, takes_flags
 from fastload.cli.stopped import run_again
 from fastload.cli.summary import show
 from fastload.common.urls import is_url, shown
+from fastload.packing.options import ConvertKeywords
 
 
 @takes_flags
@@ -21,7 +23,7 @@ def convert(
             metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://."
         ),
     ],
-    **options: Any,
+    **options: Unpack[ConvertKeywords],
 ) -> None:
     """Makes a packed dataset of another one, with its images stored in another way."""
     from fastload.packing.convert import convert as run

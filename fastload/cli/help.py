@@ -15,9 +15,10 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from typer.core import TyperCommand, TyperGroup
+from typer.models import ParameterInfo
 
 WIDTH = 80
 """Most columns of a line: of a wider terminal too, since longer lines are hard to read."""
@@ -25,7 +26,7 @@ _NAMES = 24
 """Columns of names; a longer name has a line of its own."""
 _COMMANDS = 11
 """Columns of the names of commands."""
-_KINDS = {int: "N", float: "X"}
+_KINDS: Mapping[object, str] = {int: "N", float: "X"}
 _KEPT = "\N{NO-BREAK SPACE}"
 """A space at which no line ends."""
 HELP_NAMES = ("-h", "--help")
@@ -80,10 +81,10 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
     ]
 
 
-def _parameter(each: inspect.Parameter, kind: Any, about: Any) -> Parameter:
+def _parameter(each: inspect.Parameter, kind: object, about: ParameterInfo) -> Parameter:
     text, required = about.help or "", each.default is inspect.Parameter.empty
     if type(about).__name__ == "ArgumentInfo":
-        return Parameter((about.metavar,), "", "", "", text, True, required)
+        return Parameter((about.metavar or each.name.upper(),), "", "", "", text, True, required)
     # Inside Annotated, typer takes the first name for the default.
     named = [
         name
@@ -92,20 +93,25 @@ def _parameter(each: inspect.Parameter, kind: Any, about: Any) -> Parameter:
     ]
     names = [part for name in named or [f"--{each.name.replace('_', '-')}"] for part in name.split("/")]
     names.sort(key=lambda name: name.startswith("--"))
-    value = None if required or each.default is None or each.default is False else each.default
-    default = (
-        ""
-        if value is None
-        else next(name for name in names if name.startswith("--"))
-        if value is True
-        else str(value)
-    )
     return Parameter(
-        tuple(names), _value(kind, about), default, _bounds(about.min, about.max), text, False, required
+        tuple(names),
+        _value(kind, about),
+        "" if required else _default(each.default, names),
+        _bounds(about.min, about.max),
+        text,
+        False,
+        required,
     )
 
 
-def _value(kind: Any, about: Any) -> str:
+def _default(value: object, names: Iterable[str]) -> str:
+    """A default as it is typed; "" if there is none to name."""
+    if value is None or value is False:
+        return ""
+    return next(name for name in names if name.startswith("--")) if value is True else str(value)
+
+
+def _value(kind: object, about: ParameterInfo) -> str:
     union = typing.get_origin(kind) in (types.UnionType, typing.Union)
     kinds = [each for each in (typing.get_args(kind) if union else (kind,)) if each is not types.NoneType]
     if kinds == [bool]:
@@ -187,13 +193,15 @@ def _columns() -> int:
 
 
 def _filled(text: str, first: str = "", later: str = "") -> str:
-    options = {
-        "initial_indent": first,
-        "subsequent_indent": later,
-        "break_long_words": False,
-        "break_on_hyphens": False,
-    }
-    return textwrap.fill(text, _columns(), **options).replace(_KEPT, " ")  # type: ignore[arg-type]
+    filled = textwrap.fill(
+        text,
+        _columns(),
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled.replace(_KEPT, " ")
 
 
 def _table(rows: Iterable[tuple[str, str]], names: int = _NAMES) -> list[str]:
@@ -211,10 +219,14 @@ def _table(rows: Iterable[tuple[str, str]], names: int = _NAMES) -> list[str]:
     return lines
 
 
+class _Formatter(Protocol):
+    def write(self, string: str) -> None: ...
+
+
 class HelpfulCommand(TyperCommand):
     """A command whose help is `command_help`."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: object, formatter: _Formatter) -> None:
         """Writes the help of this command."""
         assert self.callback is not None
         formatter.write(
@@ -232,6 +244,6 @@ class HelpfulGroup(TyperGroup):
         """The text of the help."""
         raise NotImplementedError
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: object, formatter: _Formatter) -> None:
         """Writes the help of the program."""
         formatter.write(self.text())

@@ -103,7 +103,7 @@ def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
     shown = keywords(command.__name__)
 
     @functools.wraps(command)
-    def run(*, quiet: bool, **given: Any) -> None:
+    def run(*, quiet: bool, **given: object) -> None:
         options = {
             name: _VALUES.get(name, lambda value: value)(given.pop(name))
             for name in shown
@@ -144,7 +144,7 @@ def _flag(keyword: Keyword) -> inspect.Parameter:
     )
 
 
-def _flag_type(keyword: Keyword) -> Any:
+def _flag_type(keyword: Keyword) -> object:
     """The type of a flag's value: text where the keyword takes text among others, or several of it."""
     if keyword.option.repeated:
         return list[str] | None

@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TextIO
 
 from fastload.common.streams import tell
 from fastload.errors import printable
@@ -31,7 +31,7 @@ class OutputError(Exception):
 class _Checked:
     """A stream whose errors are OutputError; else the stream itself."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -49,8 +49,9 @@ class _Checked:
         except OSError as error:
             raise OutputError(error) from error
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(self._stream, name)
+        return found
 
 
 @contextlib.contextmanager
@@ -99,7 +100,9 @@ def say_json(document: object) -> None:
 
 def counted(count: int, noun: str) -> str:
     """A number of things in words: 1 shard, 1,200 shards, 2 classes."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")
+    if count == 1:
+        return f"{count:,} {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def shortened(text: str, width: int) -> str:
@@ -118,13 +121,15 @@ def say_filled(label: str, text: str, width: int, column: int) -> None:
     if len(label) >= column:
         say(label)
         label = ""
-    options = {
-        "initial_indent": label.ljust(column),
-        "subsequent_indent": " " * column,
-        "break_long_words": False,
-        "break_on_hyphens": False,
-    }
-    for line in textwrap.wrap(text, width, **options) or [label]:  # type: ignore[arg-type]
+    lines = textwrap.wrap(
+        text,
+        width,
+        initial_indent=label.ljust(column),
+        subsequent_indent=" " * column,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines or [label]:
         say(line)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typing_extensions import Unpack
 
 from fastload.cli.options import takes_flags
 from fastload.cli.stopped import run_again
 from fastload.cli.summary import show
 from fastload.common.urls import is_url, shown
+from fastload.packing.options import PackKeywords
 
 
 @takes_flags
@@ -30,7 +32,7 @@ def pack(
             metavar="OUT", help="The dataset directory to make, or a URL: s3://BUCKET/PATH, gs://, az://."
         ),
     ],
-    **options: Any,
+    **options: Unpack[PackKeywords],
 ) -> None:
     """Packs images and labels into a dataset that fastload reads."""
     from fastload.packing.packer import pack as run

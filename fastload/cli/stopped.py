@@ -8,12 +8,15 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from fastload.cli.interrupts import command_begins
 from fastload.cli.output import say
 from fastload.common.urls import is_url, shown
 from fastload.errors import PackError, PackStoppedError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _GOES_ON = "this goes on with it"
 _LEFT = {
@@ -35,12 +38,12 @@ made at once, or not at all."""
 _WHOLE = "the dataset is as it was, or has the whole change; this runs the command again"
 
 
-def stoppable(command: Callable[..., Any]) -> Callable[..., Any]:
+def stoppable(command: Callable[P, R]) -> Callable[P, R]:
     """A command that says, where Ctrl-C stops it, what is left and what to run. Commands that say it
     themselves are not changed."""
 
     @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> Any:
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
         try:
             command_begins()
             return command(*arguments, **options)

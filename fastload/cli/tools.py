@@ -216,13 +216,10 @@ def verify(
         if report.warnings
         else ""
     )
-    what = (
-        "every image decoded"
-        if report.decoded
-        else "checksums and records"
-        if report.records
-        else "checksums of all objects"
-    )
+    if report.decoded:
+        what = "every image decoded"
+    else:
+        what = "checksums and records" if report.records else "checksums of all objects"
     if report.unchecked and report.unchecked == report.samples:
         say(
             f"{dataset}: its files do not open; none of its {counted(report.unchecked, 'sample')} "

@@ -111,7 +111,7 @@ def _no_command(name: str, commands: Mapping[str, Any]) -> str:
     )
 
 
-def _given(context: Any, arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+def _given(context: typer.Context, arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """(texts typed for each parameter, texts too much). If positional arguments are missing, they are the
     last ones."""
     values, extra, _ = context.command.make_parser(context).parse_args(list(arguments))
@@ -138,7 +138,7 @@ def _metavar(parameter: Any) -> str:
     return str(parameter.metavar or parameter.opts[0]).removesuffix("...").strip("[]")
 
 
-def _parts(hint: Any) -> tuple[Any, Any]:
+def _parts(hint: object) -> tuple[Any, object]:
     """The type of one value, and typer's description, of a parameter's annotation."""
     kind, *others = get_args(hint)
     about = others[0] if others else None
@@ -148,7 +148,7 @@ def _parts(hint: Any) -> tuple[Any, Any]:
     return (get_args(kind)[0] if get_origin(kind) is list else kind), about
 
 
-def _allowed(hint: Any, text: Any) -> bool:
+def _allowed(hint: object, text: object) -> bool:
     kind, about = _parts(hint)
     if get_origin(kind) is Literal:
         return text in get_args(kind)
@@ -160,7 +160,7 @@ def _allowed(hint: Any, text: Any) -> bool:
     return (least is None or value >= least) and (most is None or value <= most)
 
 
-def _wanted(hint: Any) -> str:
+def _wanted(hint: object) -> str:
     kind, about = _parts(hint)
     if get_origin(kind) is Literal:
         *most, last = map(str, get_args(kind))

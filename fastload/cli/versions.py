@@ -3,22 +3,24 @@ by making new versions."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
+from typing_extensions import Unpack
 
 from fastload.cli.options import LocalDataset, in_a_folder, takes_flags
 from fastload.cli.output import counted, say
 from fastload.cli.stopped import run_again
 from fastload.cli.summary import show
 from fastload.errors import ArgumentError
+from fastload.packing.options import AppendKeywords
 
 
 @takes_flags
 def append(
     dataset: LocalDataset,
     sources: Annotated[list[str], typer.Argument(metavar="SRC...", help="A source of fastload pack.")],
-    **options: Any,
+    **options: Unpack[AppendKeywords],
 ) -> None:
     """Adds the samples of a source to a packed dataset, as a new version."""
     from fastload.versions.append import append as run

@@ -285,9 +285,11 @@ class Encoder:
         warning = ""
         if not found.sound:
             count, first, smoothed = core.jpeg_survey(data, options.max_pixels)
-            warning = first if count else SMOOTHED if smoothed else ""
             if count:
+                warning = first
                 self._by_pillow(data, first)
+            elif smoothed:
+                warning = SMOOTHED
         turn = found.orientation if options.exif == "apply" else 1
         size = self._size(found.width, found.height)
         if options.encode in ("jpeg", "raw") or size is not None:

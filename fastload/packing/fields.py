@@ -123,7 +123,7 @@ class FieldEncoder:
             reason = f"its {field.name!r}: {error.reason}"
             raise SampleError(reason, reason=reason) from error
 
-    def _pixels(self, field: Field, value: Any) -> npt.NDArray[Any]:
+    def _pixels(self, field: Field, value: object) -> npt.NDArray[Any]:
         """Pixels in the form of a field, (height, width) of one channel."""
         pixels = (
             read_pixels(value, field, self._options.max_pixels)
@@ -153,7 +153,7 @@ class FieldEncoder:
             )
         return pixels.astype(field.stored_dtype, copy=False)
 
-    def _check_labels(self, name: str, value: Any, limit: int) -> None:
+    def _check_labels(self, name: str, value: object, limit: int) -> None:
         labels = np.asarray(value)
         if labels.dtype.kind not in "bui" or not labels.size:
             return

@@ -288,7 +288,9 @@ class PackJob:
 
     def labels_of(self, position: int, item: Item) -> dict[str, list[int]]:
         """The labels of a sample, and of its objects, by field."""
-        return {field.name: list(map(int, np.ravel(item.values[field.name]))) for field in self._labels}  # type: ignore[arg-type]
+        return {
+            field.name: list(map(int, np.asarray(item.values[field.name]).ravel())) for field in self._labels
+        }
 
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores. A resumed pack must have the same, but for `VARYING`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
@@ -38,9 +38,9 @@ class Keyword:
     """
 
     name: str
-    type: Any
+    type: object
     annotation: str
-    default: Any
+    default: object
     doc: str
     help: str
     option: Option
@@ -53,7 +53,7 @@ def keywords(command: str) -> Mapping[str, Keyword]:
     return {name: _keyword(command, name, taken[name]) for name in OPTIONS if name in taken}
 
 
-def _keyword(command: str, name: str, kind: Any) -> Keyword:
+def _keyword(command: str, name: str, kind: object) -> Keyword:
     """The keyword for an option; `kind` is its type in the command's TypedDict."""
     field, option = OPTIONS[name], declared(OPTIONS[name])
     same = kind == TYPES[name]
@@ -114,7 +114,7 @@ def takes_options(function: F) -> F:
     return function
 
 
-def _documented(text: str, shown: Any) -> str:
+def _documented(text: str, shown: Iterable[Keyword]) -> str:
     """A docstring with an entry for each keyword at the end of its Args."""
     entries = [
         textwrap.fill(

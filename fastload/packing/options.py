@@ -396,7 +396,7 @@ def _one_of(name: str, value: object) -> None:
         raise ArgumentError(f"{name}={value!r} is none of {', '.join(allowed)}")
 
 
-def _check_limits(options: Any) -> None:
+def _check_limits(options: PackOptions | RunOptions) -> None:
     """Raises ArgumentError if a whole number among some options is out of its limits. None is one where it
     is the default."""
     for each in fields(options):

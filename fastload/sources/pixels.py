@@ -183,7 +183,9 @@ def _avif_bits(data: bytes) -> int:
     twelve_bit of its third byte."""
     at = data.find(b"av1C")
     flags = data[at + 6] if 0 <= at < len(data) - 6 else 0
-    return (12 if flags & 0x20 else 10) if flags & 0x40 else 8
+    if not flags & 0x40:
+        return 8
+    return 12 if flags & 0x20 else 10
 
 
 def _heif_bits(data: bytes) -> int:

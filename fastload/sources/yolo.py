@@ -204,13 +204,10 @@ def _label_file(image: str) -> str:
 def yolo_source(path: str, options: LayoutOptions) -> YoloSource:
     """The images of a split that a data.yaml names, or of a folder with images and labels; `path` is the
     folder, or the data.yaml."""
-    file = (
-        path
-        if os.path.isfile(path)
-        else next(
-            (os.path.join(path, name) for name in files_in(path, *YAML_NAMES) if name in YAML_NAMES), ""
-        )
-    )
+    file = path
+    if not os.path.isfile(path):
+        names = [name for name in files_in(path, *YAML_NAMES) if name in YAML_NAMES]
+        file = os.path.join(path, names[0]) if names else ""
     config = read_config(file) if file else _by_folders(path)
     split = chosen_split(
         path, config.splits, options.split, f"in {os.path.basename(file)}" if file else "folders of images"

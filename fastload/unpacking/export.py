@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -47,6 +47,10 @@ from fastload.store.manifest import output_path
 from fastload.unpacking.sample_files import SampleFiles, StoredSample
 from fastload.unpacking.verify import BadSample
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from typing_extensions import Buffer
+
 _ROW_GROUP_BYTES = 64 << 20
 """Bytes of values that make a row group: what a reader of Parquet holds in memory at once."""
 _ROW_GROUP_ROWS = 1 << 16
@@ -65,7 +69,7 @@ class _Sink(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Buffer) -> int:
         size = memoryview(data).nbytes
         if not self.dropping:
             self._file.write(data)
@@ -116,7 +120,7 @@ class ParquetWriter:
         self._waiting: list[StoredSample] = []
         self._bytes = 0
 
-    def _type(self, field: Field) -> Any:
+    def _type(self, field: Field) -> pa.DataType:
         arrow = self._arrow
         if field.handler.is_picture:
             # A further picture is what Hugging Face's Image is, by which it is told from other bytes.
@@ -142,7 +146,7 @@ class ParquetWriter:
         )
         self._waiting, self._bytes = [], 0
 
-    def _array(self, field: Field, kind: Any) -> Any:
+    def _array(self, field: Field, kind: pa.DataType) -> pa.Array:
         """The column of a field, of the samples that wait."""
         name, arrow = field.name, self._arrow
         if field.handler.is_picture:

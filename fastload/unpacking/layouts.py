@@ -284,23 +284,16 @@ def _is_of_its_name(field: Field) -> bool:
     """Returns True if a field whose name is a key of COCO's holds what COCO has under it."""
     if field.name in (LABELS, CATEGORY_ID) and field.is_varying:
         return field.handler.is_array and field.shape == (None,) and np.dtype(field.dtype).kind in "iu"
-    return (
-        field == Field(_IMAGE_ID, "int")
-        if field.name == _IMAGE_ID
-        else field.name != "keypoints" or field.handler.has_points
-    )
+    if field.name == _IMAGE_ID:
+        return field == Field(_IMAGE_ID, "int")
+    return field.name != "keypoints" or field.handler.has_points
 
 
 def _unique(ids: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
     """Ids of images, if all differ and none is negative."""
-    return (
-        ids
-        if ids.ndim == 1
-        and ids.dtype.kind == "i"
-        and ids.min(initial=0) >= 0
-        and len(np.unique(ids)) == len(ids)
-        else None
-    )
+    if ids.ndim != 1 or ids.dtype.kind != "i" or ids.min(initial=0) < 0:
+        return None
+    return ids if len(np.unique(ids)) == len(ids) else None
 
 
 def _xywh(boxes: npt.NDArray[Any], form: str) -> list[list[Any]]:

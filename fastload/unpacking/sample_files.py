@@ -95,7 +95,7 @@ class SampleFiles:
         return StoredSample(index, files, values)
 
 
-def _weight(value: Any) -> int:
+def _weight(value: object) -> int:
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, list):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +77,7 @@ class DropSummary:
     dropped: int
 
 
-def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any = None) -> DropSummary:
+def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: object = None) -> DropSummary:
     """Takes samples out of a dataset, as a new version; none if no sample is meant. No record is written. The
     others are numbered anew, in their order.
 
@@ -116,7 +115,7 @@ def drop(path: str | os.PathLike[str], *, where: str | None = None, indices: Any
     return DropSummary(manifest.version, manifest.count, len(gone))
 
 
-def _checked(indices: Any, count: int) -> npt.NDArray[np.int64]:
+def _checked(indices: object, count: int) -> npt.NDArray[np.int64]:
     try:
         found = np.unique(as_positions(indices))
     except TypeError as error:

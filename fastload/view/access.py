@@ -19,9 +19,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.common.optional import optional
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from starlette.requests import Request
 
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
@@ -54,10 +59,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def library(module: str) -> Any:
+def library(module: str) -> ModuleType:
     """A module of the extra. Raises ArgumentError if it is not installed; the message says what to
     install."""
-    return optional(module, NEEDED_BY, EXTRA)
+    found: ModuleType = optional(module, NEEDED_BY, EXTRA)
+    return found
 
 
 class Gate:
@@ -87,7 +93,7 @@ class Gate:
             answer = self._refusal(self._request(scope)) or self._app
             await answer(scope, receive, _with_headers(send))
 
-    def _refusal(self, request: Any) -> App | None:
+    def _refusal(self, request: Request) -> App | None:
         """The answer to a request that the application does not get."""
         text: Callable[..., App] = self._responses.PlainTextResponse
         if host_name(request.headers.get("host", "")) not in HOSTS:

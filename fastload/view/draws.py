@@ -94,7 +94,7 @@ class SampleDraws:
         self.note = ""
         self._dataset = self._moving(transform if not isinstance(transform, tuple) else list(transform))
 
-    def _moving(self, transform: Any) -> PackedDataset:
+    def _moving(self, transform: object) -> PackedDataset:
         """The dataset with the transform: with all that lies in the image, or the image alone where the
         transform does not take more."""
         dataset = self._subject.dataset

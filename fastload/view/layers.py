@@ -13,7 +13,7 @@ An object has the colour of its number in all layers of its boxes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ def colours() -> list[str]:
     return ["#{:02x}{:02x}{:02x}".format(*colour_of(number)) for number in range(1, COLOURS + 1)]
 
 
-def _layer(field: Field, value: Any, **content: Any) -> dict[str, Any]:
+def _layer(field: Field, value: Sized | None, **content: object) -> dict[str, Any]:
     return {
         "name": field.name,
         "kind": field.kind,
@@ -106,7 +106,7 @@ def _texts(subject: Subject, boxes: Field, values: Mapping[str, Any]) -> list[st
     return [subject.label_text(int(each)) for each in values[labels.name][:OBJECTS_MOST]]
 
 
-def _array(value: Any) -> npt.NDArray[np.float64]:
+def _array(value: npt.ArrayLike | torch.Tensor) -> npt.NDArray[np.float64]:
     return torch.as_tensor(value).as_subclass(torch.Tensor).double().numpy()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ class Listing:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._found: Kept[Any] = Kept(_CONDITIONS)
+        self._found: Kept[Sequence[int]] = Kept(_CONDITIONS)
 
-    def indices(self, where: str) -> Any:
+    def indices(self, where: str) -> Sequence[int]:
         """Indices of the samples for which an SQL condition is true, ascending: an int64 array or a range; of
         all for "".
 

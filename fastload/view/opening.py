@@ -26,7 +26,9 @@ def open_subject(
         DatasetError: it is no packed dataset, is damaged, or has no such version.
         RemoteError: the store does not answer.
     """
-    options = {"storage_options": storage_options, "timeout": timeout} if is_remote(dataset) else {}
-    opened = PackedDataset(dataset, version=version, **options)  # type: ignore[arg-type]
+    if is_remote(dataset):
+        opened = PackedDataset(dataset, version=version, storage_options=storage_options, timeout=timeout)
+    else:
+        opened = PackedDataset(dataset, version=version)
     name = name or dataset
     return Subject(shown(name) if is_url(name) else name, opened, settings)

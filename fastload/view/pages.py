@@ -143,7 +143,7 @@ def _example(subject: Subject) -> str:
     return f"{name} = 3 and width > 400" if name.isidentifier() else "width > 400"
 
 
-def _json(value: Any) -> Answer:
+def _json(value: object) -> Answer:
     return Answer(document(value), JSON)
 
 

@@ -11,13 +11,18 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, FastloadError, ResourceError, SampleError
 from fastload.view.access import HOST, App, Gate, library
 from fastload.view.pages import Answer, Pages, page_file
 from fastload.view.subject import Subject
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 _FILES = {
     "/": ("page.html", "text/html"),
@@ -49,7 +54,7 @@ def application(subject: Subject, pages: Pages, ends: Callable[[], bool] = lambd
 
 
 @contextlib.asynccontextmanager
-async def _running(ends: Callable[[], bool], _: Any) -> AsyncIterator[None]:
+async def _running(ends: Callable[[], bool], _: object) -> AsyncIterator[None]:
     """Bounds the threads that make answers: pictures are decoded one at a time in any case, and compressed
     beside that."""
     library("anyio.to_thread").current_default_thread_limiter().total_tokens = min(
@@ -69,24 +74,25 @@ def _unless_closed(
         loop.default_exception_handler(context)
 
 
-def _file(name: str, kind: str) -> Callable[..., Any]:
+def _file(name: str, kind: str) -> Callable[[Request], Response]:
     response = library("starlette.responses").Response
 
-    def answer(request: Any) -> Any:
-        return response(page_file(name), media_type=kind)
+    def answer(request: Request) -> Response:
+        made: Response = response(page_file(name), media_type=kind)
+        return made
 
     return answer
 
 
-def _about(pages: Pages, name: str) -> Callable[..., Any]:
-    def answer(request: Any) -> Any:
+def _about(pages: Pages, name: str) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
         return _answered(lambda: pages.about(name, request.query_params))
 
     return answer
 
 
-def _of_sample(subject: Subject, pages: Pages, name: str) -> Callable[..., Any]:
-    def answer(request: Any) -> Any:
+def _of_sample(subject: Subject, pages: Pages, name: str) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
         found = _NUMBER.fullmatch(request.path_params["index"])
         if found is None:
             return _sentence("that is no number of a sample", 404)
@@ -99,7 +105,9 @@ def _of_sample(subject: Subject, pages: Pages, name: str) -> Callable[..., Any]:
     return answer
 
 
-def _answered(make: Callable[[], Answer], bad: Callable[[SampleError], object] = lambda error: None) -> Any:
+def _answered(
+    make: Callable[[], Answer], bad: Callable[[SampleError], object] = lambda error: None
+) -> Response:
     """The response with an answer, or with the sentence of the error; `bad` is told of a bad sample."""
     try:
         made = make()
@@ -110,11 +118,14 @@ def _answered(make: Callable[[], Answer], bad: Callable[[SampleError], object] =
         return _sentence(str(error), 400)
     except (FastloadError, OSError) as error:
         return _sentence(str(error), 500)
-    return library("starlette.responses").Response(made.content, media_type=made.kind)
+    response: Response = library("starlette.responses").Response(made.content, media_type=made.kind)
+    return response
 
 
-def _sentence(text: str, status: int) -> Any:
-    return library("starlette.responses").PlainTextResponse(text.encode("utf-8", "backslashreplace"), status)
+def _sentence(text: str, status: int) -> Response:
+    responses = library("starlette.responses")
+    response: Response = responses.PlainTextResponse(text.encode("utf-8", "backslashreplace"), status)
+    return response
 
 
 class PageServer:
@@ -166,10 +177,10 @@ class PageServer:
         self._server.run(sockets=[self._socket])
 
 
-def _server(app: App) -> Any:
+def _server(app: App) -> uvicorn.Server:
     """uvicorn's server of an application. Raises ArgumentError if uvicorn is not installed."""
-    uvicorn = library("uvicorn")
-    config = uvicorn.Config(
+    running = library("uvicorn")
+    config = running.Config(
         app,
         log_config=None,
         log_level="warning",
@@ -180,7 +191,8 @@ def _server(app: App) -> Any:
         lifespan="on",
         ws="none",
     )
-    return uvicorn.Server(config)
+    server: uvicorn.Server = running.Server(config)
+    return server
 
 
 def _listening(port: int) -> socket.socket:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ _NUMBERS_MOST = 200
 _BYTES_MOST = 64
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """A value as text, cut to TEXT_MOST characters."""
     if isinstance(value, str):
         text = value
@@ -44,17 +43,17 @@ def text_of(value: Any) -> str:
     return text if len(text) <= TEXT_MOST else f"{text[:TEXT_MOST]} ... ({len(text):,} characters)"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value in a list, for JSON: of a tensor its numbers."""
     return np.round(value.double().numpy(), 3).tolist() if isinstance(value, torch.Tensor) else str(value)
 
 
-def document(value: Any) -> bytes:
+def document(value: object) -> bytes:
     """A document as JSON in ASCII; numbers that JSON has not (NaN, infinities) are null."""
     return json.dumps(_finite(value), ensure_ascii=True, allow_nan=False).encode("ascii")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

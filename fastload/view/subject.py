@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from fastload.common.positions import evenly
 from fastload.dataset.packed import PackedDataset
@@ -30,7 +30,7 @@ class PageSettings:
     """
 
     where: str = ""
-    transform: Any = None
+    transform: object = None
     transform_text: str = ""
     seed: int = 0
     epoch: int = 0
@@ -85,10 +85,10 @@ class Kept(Generic[Value]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._values: OrderedDict[Any, Value] = OrderedDict()
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Any, make: Callable[[], Value]) -> Value:
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of a key, made if it is not kept."""
         with self._lock:
             if key in self._values:

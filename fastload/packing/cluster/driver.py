@@ -6,16 +6,17 @@ ray, and it does so at RayEngine's use.
 from __future__ import annotations
 
 import importlib.util
+import operator
 import os
 import secrets
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fastload.common.distribution import pip_install
@@ -35,6 +36,10 @@ from fastload.store import Manifest
 from fastload.store.entries import shard_name
 from fastload.store.progress import SHARD_SIZE_LIMIT, check_same
 
+if TYPE_CHECKING:
+    import ray
+    from ray.actor import ActorHandle
+
 RETRIES = 10
 """Times that a task is run again whose process or node was lost. Ray itself would count no kills by its
 memory monitor."""
@@ -52,7 +57,7 @@ _WAIT = 5.0
 
 
 def _run(
-    reference: list[Any], token: str, part: Part, watch: Watch | None, notes: Any
+    reference: list[ray.ObjectRef], token: str, part: Part, watch: Watch | None, notes: ActorHandle
 ) -> RangeDone | RangeFailed:
     """The remote function. `reference` holds the plan's, so that each process fetches the plan once, and not
     for each task. `notes` is the actor that knows the samples at hand of watched processes.
@@ -214,14 +219,14 @@ class RayEngine:
                         )
                     if isinstance(result, RangeFailed):
                         last = min(last, result.number) if first_wins and result.place >= 0 else -1
-                        tasks.cancel(lambda number, last=last: number > last)  # type: ignore[misc]
+                        tasks.cancel(partial(operator.lt, last))
                     yield result
                     if last < 0:
                         return
         finally:
             tasks.close()
 
-    def _sent(self, plan: ClusterPlan) -> Any:
+    def _sent(self, plan: ClusterPlan) -> ray.ObjectRef:
         import ray
 
         try:
@@ -233,7 +238,7 @@ class RayEngine:
                 "path, or an object that pickle can send"
             ) from error
 
-    def _result(self, task: Any, number: int) -> RangeDone | RangeFailed:
+    def _result(self, task: ray.ObjectRef, number: int) -> RangeDone | RangeFailed:
         import ray
 
         try:
@@ -262,7 +267,7 @@ class _Tasks:
         pending: numbers of the ranges by their submitted tasks.
     """
 
-    def __init__(self, plan: ClusterPlan, reference: Any, part: Callable[[int], Part]) -> None:
+    def __init__(self, plan: ClusterPlan, reference: ray.ObjectRef, part: Callable[[int], Part]) -> None:
         import ray
 
         self._plan = plan
@@ -270,7 +275,7 @@ class _Tasks:
         self._reference = [reference]
         self._remote = ray.remote(num_cpus=plan.threads, max_retries=0, retry_exceptions=False)(_run)
         self._losses: defaultdict[int, TaskLosses] = defaultdict(TaskLosses)
-        self._notes: Any = None
+        self._notes: ActorHandle | None = None
         self.pending: dict[Any, int] = {}
 
     def submit(self, number: int) -> None:
@@ -326,7 +331,7 @@ class _Tasks:
         if self._notes is not None and ray.is_initialized():
             ray.kill(self._notes)
 
-    def _actor(self) -> Any:
+    def _actor(self) -> ActorHandle:
         import ray
 
         if self._notes is None:
@@ -533,13 +538,11 @@ class _Driver:
         """Samples of a shard: as given, else as the pack was begun with, else by the number of samples."""
         if self._run.shard_samples is not None:
             return self._run.shard_samples
-        stored = (
-            before.options
-            if before is not None
-            else self._out.finished.options
-            if self._out.finished is not None
-            else {}
-        )
+        stored: Mapping[str, Any] = {}
+        if before is not None:
+            stored = before.options
+        elif self._out.finished is not None:
+            stored = self._out.finished.options
         if isinstance(known := stored.get("shard_samples"), int) and known > 0:
             return known
         return max(1, min(SAMPLES_MOST, -(-len(self._job.order) // SHARDS_WANTED)))
