@@ -51,10 +51,7 @@ class PackOptions:
             'a form that decodes about twice as fast. "jpeg": all encoded anew. "raw": all decoded.',
             {
                 "pack": "How images are stored: with the same pixels, files byte for byte, in a form that "
-                "decodes faster, all encoded "
-                "anew, or all decoded. With lossless, metadata is dropped, progressive JPEGs become "
-                "baseline, and other formats are stored "
-                "as pixels.",
+                "decodes faster, all encoded anew, or all decoded.",
                 "append": "How images are stored",
             },
             as_packed=True,
@@ -102,9 +99,8 @@ class PackOptions:
             '"apply" turns images upright, with annotations in files of their own; "ignore" does not. '
             'Other sources with boxes or masks refuse "apply".',
             {
-                "pack": "Treatment of EXIF orientations. With apply, images are turned upright, without loss "
-                "where their "
-                "sides allow it; with ignore they are counted, and left as ImageFolder leaves them.",
+                "pack": "Treatment of EXIF orientations: images are left as ImageFolder leaves them, or turned "
+                "upright.",
                 "append": "Treatment of EXIF orientations",
             },
             as_packed=True,
@@ -322,8 +318,7 @@ class RunOptions:
         metadata=option(
             "for a URL: options of the store (``endpoint``, ``region``, ...); the environment by default.",
             "For a URL: an option of its store, as endpoint=http://host:8333, region=us-east-1 or "
-            "client_options.allow_http=true; may be "
-            "repeated. Other options are read from the environment.",
+            "client_options.allow_http=true; may be repeated.",
             flag="--storage-option",
             metavar="KEY=VALUE",
             repeated=True,

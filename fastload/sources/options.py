@@ -193,8 +193,7 @@ class LayoutOptions:
         metadata=option(
             "JSON files of a COCO dataset, merged by the ids of images; `source` is the folder of the "
             "images, or one above it. A folder's only one is found.",
-            "For a COCO dataset: the JSON file; SRC is the folder of its images. May be repeated: "
-            "files are merged.",
+            "For a COCO dataset: the JSON file, or several, which are merged; SRC is the folder of its images.",
             metavar="FILE",
             repeated=True,
         ),
@@ -274,8 +273,8 @@ class ObjectOptions:
         metadata=option(
             'format of the boxes in a column of objects, whose members become fields: "xywh", "xyxy", '
             '"cxcywh", ... Without it the column is JSON.',
-            "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files. "
-            "Without it the column is JSON.",
+            "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files; "
+            "without it the column is JSON.",
         ),
     )
 
