@@ -99,8 +99,10 @@ class PackOptions:
             '"apply" turns images upright, with annotations in files of their own; "ignore" does not. '
             'Other sources with boxes or masks refuse "apply".',
             {
-                "pack": "Treatment of EXIF orientations: images are left as ImageFolder leaves them, or turned "
-                "upright.",
+                "pack": (
+                    "Treatment of EXIF orientations: images are left as ImageFolder leaves them, or "
+                    "turned upright."
+                ),
                 "append": "Treatment of EXIF orientations",
             },
             as_packed=True,

@@ -193,7 +193,8 @@ class LayoutOptions:
         metadata=option(
             "JSON files of a COCO dataset, merged by the ids of images; `source` is the folder of the "
             "images, or one above it. A folder's only one is found.",
-            "For a COCO dataset: the JSON file, or several, which are merged; SRC is the folder of its images.",
+            "For a COCO dataset: the JSON file, or several, which are merged; SRC is the folder of its "
+            "images.",
             metavar="FILE",
             repeated=True,
         ),
