@@ -18,7 +18,7 @@ from fastload.packing.keywords import keywords
 
 class Keywords(griffe.Extension):
     """Gives `pack` the parameters of its ``__signature__`` with their texts, and others that take
-    ``**options`` the names of theirs."""
+    ``**options`` the names of theirs, or of those of pack's that are not."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by griffe with each function that it has read."""
