@@ -72,7 +72,7 @@ class FolderSource(Listed):
         self._rows = rows
         if empty:
             kinds = [notice.kind for notice in self.notices if notice.kind.startswith(".")]
-            others = f"; there are {' + '.join(kinds)} files" if kinds else ""
+            others = f"; there are {', '.join(kinds)} files" if kinds else ""
             raise PackError(
                 f"{root}: no image in the class folder{'s' if len(empty) > 1 else ''} {', '.join(empty[:20])}"
                 f"{' ...' if len(empty) > 20 else ''}; remove {'them' if len(empty) > 1 else 'it'}, "
