@@ -25,34 +25,28 @@ _SIZE_BUCKETS = 8
 
 class BucketBatchSampler(Sampler[list[int]]):
     """A batch sampler that groups samples by aspect ratio or size: GroupedBatchSampler of torchvision's
-    detection references.
+    detection references, with every sample once.
 
-    1. The samples come in random order, each is put into its bucket, and a bucket that is full is a batch. At
-       the end of an epoch each bucket has at most batch_size - 1 samples left: they are one shorter batch for
-       each bucket, the largest first, or left out with drop_last. So every sample comes once, where
-       torchvision's repeats and leaves out.
-    2. The order is a pure function of (seed, epoch) and of the arguments. Nothing is drawn from a generator,
-       and no epoch's list is made.
-    3. It is a `batch_sampler=` of FastLoader, whose states go on with it in mid-epoch and whose `shard=`
-       gives every rank its stride of the batches, and of torch's DataLoader.
-    4. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order;
-       under `shard=` the loader does.
+    1. Samples come in random order, each into its bucket; a full bucket is a batch. At the end of an epoch
+       the rest of each bucket is a shorter batch, the largest first, or left out with drop_last.
+    2. The order is a pure function of (seed, epoch) and the arguments.
+    3. It is a `batch_sampler=` of FastLoader, whose `shard=` gives every rank its stride of the batches, and
+       of DataLoader.
+    4. Call `set_epoch` before each epoch; under `shard=` the loader does.
 
     Args:
-        dataset: a PackedDataset, or Subset and ConcatDataset of them, whose images' sizes are columns:
-            nothing is decoded. With `by` as numbers any dataset.
+        dataset: a PackedDataset, or Subset and ConcatDataset of them: nothing is decoded. With `by` as
+            numbers any dataset.
         batch_size: samples of a batch.
         by: "aspect" (width / height), "size" (pixels), or a number for each sample.
         edges: ascending values between two buckets; one that is equal to an edge belongs above it. None: for
-            "aspect" thirds of an octave from 1/2 to 2, else such that 8 buckets have as many samples each as
-            can be.
+            "aspect" thirds of an octave from 1/2 to 2, else 8 buckets of about as many samples each.
         shuffle: False: the samples come in the dataset's order.
         seed: 0 .. 2**64-1, the same on every rank.
         drop_last: leaves the last, shorter batches out.
 
     Attributes:
-        buckets: the bucket of every sample, in the smallest unsigned integers that hold them: a byte with up
-            to 256 buckets.
+        buckets: the bucket of every sample, in the smallest unsigned integers that hold them.
         epoch: the epoch that the next pass has.
 
     Raises:

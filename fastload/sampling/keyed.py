@@ -14,13 +14,11 @@ from fastload.sampling.window import RandomOrderSampler, RankedSampler
 class KeyedSampler(RankedSampler):
     """A sampler that gives a random order without a list of it: for datasets of any size.
 
-    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the number of
-       samples; no memory and no time is taken for it in advance. See fastload.common.rng.KeyedPermutation for
-       how.
-    2. Rank r has the order's places r, r + num_replicas, and so on, all ranks equally many: as with
-       DistributedSampler the last ones repeat the first samples of the order, or with drop_last the last
-       samples of the order are left out.
-    3. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.
+    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and the number of
+       samples, by fastload.common.rng.KeyedPermutation.
+    2. Rank r has the order's places r, r + num_replicas, and so on, all ranks equally many: the last ones
+       repeat the first samples of the order, or with drop_last the last samples are left out.
+    3. Call `set_epoch` before each epoch.
 
     Args:
         dataset: the dataset, or the number of its samples.

@@ -409,40 +409,33 @@ class WindowSampler(RankedSampler):
     """A sampler that gives blocks of consecutive samples in random order, mixed through a shuffle buffer: for
     data in a bucket.
 
-    1. Each pass gives every sample once. The order is a pure function of (seed, epoch) and of the arguments;
-       with another number of ranks it is another.
-    2. If a reader fetches a block whole at its first sample, it never holds more samples that were not asked
-       for yet than the buffer. The guide's page on shuffling says how random such an order is.
-    3. Ranks get disjoint parts, of equal length: as with DistributedSampler the last ones repeat the first
-       samples of the order, or with drop_last the last samples of the order are left out. A block is one
-       rank's, but for one at each border. Each rank has a buffer of its own.
-    4. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.
-    5. With `hosts` each host reads the same part of the data in every epoch, in another order, so that its
-       cache has it from the second epoch on. See NOTE [ hosts: whose block it is ].
+    1. Each pass gives every sample once. The order is a pure function of (seed, epoch), the arguments and the
+       number of ranks. A reader that fetches blocks whole never holds more than the buffer.
+    2. Ranks get disjoint parts, of equal length: the last ones repeat the first samples of the order, or with
+       drop_last the last samples are left out.
+    3. Call `set_epoch` before each epoch, on the sampler or the loader, or every epoch has the same order.
+    4. With `hosts` each host reads the same part of the data in every epoch. See
+       NOTE [ hosts: whose block it is ].
 
     Args:
         dataset: the dataset, or the number of its samples.
         block: samples of a block, or its size such as "2MiB".
-        buffer: samples that the buffer holds, or its size such as "1GiB". At least two blocks; much more for
-            a good shuffle. Sizes are divided by the mean size of stored samples: packed data tell it, any
-            other is taken to have 110,000 bytes a sample.
-        seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from torch's generator for
-            each pass, where RandomSampler draws its own; the epoch has then no effect.
+        buffer: samples that the buffer holds, or its size such as "1GiB"; at least two blocks. Of other than
+            packed data a sample is taken to have 110,000 bytes.
+        seed: 0 .. 2**64-1, the same on every rank. None, for one rank only: drawn from `generator` for each
+            pass.
         num_replicas, rank: as DistributedSampler's. None: taken from the process group at each `iter()`;
             without a group, one rank.
-        drop_last: True: ranks leave samples out if the number of samples is not divisible; False: they repeat
-            some.
-        generator: generator to draw from if seed is None; None: torch's default generator.
-        hosts: number of hosts, each with as many ranks as any other, whose numbers follow one another, as
-            torchrun gives them. None: ranks share out the blocks anew in every epoch, whatever their host.
-        deal_every: number of epochs after which blocks are dealt out to the hosts anew; None: never. Only
-            with `hosts`.
+        drop_last: leaves samples out if their number is not divisible by that of ranks.
+        generator: None: torch's default generator.
+        hosts: number of hosts, with equally many ranks, in torchrun's order. None: ranks share out the blocks
+            anew in every epoch.
+        deal_every: with `hosts`, number of epochs after which blocks are dealt out anew; None: never.
 
     Raises:
-        ArgumentError: an argument is out of range; several ranks have no seed, or `hosts` has none; the
-            number of ranks is no multiple of `hosts`; or, at iter(), a launcher such as torchrun has started
-            several processes, and neither a process group nor num_replicas and rank say which samples are
-            this one's.
+        ArgumentError: an argument is out of range; several ranks, or `hosts`, have no seed; the number of
+            ranks is no multiple of `hosts`; or, at iter(), a launcher has started several processes, and
+            this one's rank is unknown.
     """
 
     def __init__(
