@@ -4,8 +4,10 @@ links work on PyPI."""
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -103,3 +105,31 @@ def test_metadata(tmp_path: Path) -> None:
         assert link.startswith("https://"), link
         if ours := re.search(rf"/(?:blob|raw)/v{re.escape(__version__)}/([^#]*)", link):
             assert (ROOT / ours[1]).exists(), link
+
+
+def test_the_source_distribution_builds_by_itself(tmp_path: Path) -> None:
+    """It holds every source of the package, and no test: tests need the rest of the checkout."""
+    checkout = tmp_path / "checkout"
+    for name in ("csrc", "fastload", "licenses", "tests/build"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    files = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
+    for name in (*files, "tests/test_slips.py"):
+        shutil.copy(ROOT / name, checkout / name)
+    code = "from setuptools.build_meta import build_sdist; import sys; build_sdist(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        held = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    sources = {
+        str(each.relative_to(checkout))
+        for name in ("csrc", "fastload", "licenses")
+        for each in (checkout / name).rglob("*")
+        if each.is_file()
+    }
+    generated = {"PKG-INFO", "setup.cfg"}
+    assert {each for each in held if not each.startswith("torch_fastload.egg-info/")} == (
+        sources | set(files) | generated
+    )
