@@ -366,7 +366,7 @@ fl_code fl_store_tree_read(int fd, uint64_t bytes, uint64_t first, uint64_t coun
                            fl_store_tree *tree, fl_error *err) {
     *tree = (fl_store_tree){0};
     walk w = {.fd = fd, .name = name, .err = err, .first = first, .count = count, .found = tree};
-    tree_info top;
+    tree_info top = {0};
     fl_code code = newest_meta(&w, bytes, &top);
     if (code) return code;
     if (count > bytes / (NODE_HEADER +
