@@ -1,7 +1,7 @@
 """Device check: builds, tests and measures fastload on a machine with a GPU and no network.
 
-    sh tools/device_pack.sh                        here, first: fills .device/, which travels with the
-    checkout python3 tools/device_check.py                  there: every section, at most 5 minutes
+    sh tools/device_pack.sh                        here, first: fills .device/, which goes with the checkout
+    python3 tools/device_check.py                  there: every section, at most 5 minutes
     python3 tools/device_check.py --only probes    one section again, while the machine is there
     python3 tools/device_check.py --rehearse       anywhere: every section on the CPU, in tiny sizes
 
