@@ -22,12 +22,13 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from fastload._native import core
 from fastload.common.system import oom_kills
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected, pair
 from fastload.engines.processes.messages import Job, Stop
+from fastload.engines.processes.travel import Travel
 from fastload.errors import ResourceError, WorkerError
 
 GRACE = 0.3
@@ -35,35 +36,6 @@ GRACE = 0.3
 
 
 _NAME = "fastload-worker-"
-_Content = TypeVar("_Content")
-
-
-class Travel(Generic[_Content]):
-    """Wrapper that pickles an object for a spawned process with cloudpickle, so that it may contain
-    lambdas and classes of a notebook."""
-
-    def __init__(self, content: _Content) -> None:
-        self.content = content
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        import io
-        import pickle
-        from collections import ChainMap
-        from multiprocessing.reduction import ForkingPickler
-
-        import cloudpickle
-
-        out = io.BytesIO()
-        pickler = cloudpickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
-        pickler.dispatch_table = ChainMap(ForkingPickler._extra_reducers, cloudpickle.Pickler.dispatch_table)  # type: ignore[attr-defined]
-        pickler.dump(self.content)
-        return _unpacked, (out.getvalue(),)
-
-
-def _unpacked(pickled: bytes) -> Travel[Any]:
-    import pickle
-
-    return Travel(pickle.loads(pickled))
 
 
 # NOTE [ processes: signals ]

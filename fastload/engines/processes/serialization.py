@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from fastload._native import core
+from fastload.engines.processes.travel import cloud_pickler
 
 ALIGN = 64
 """Alignment of each tensor in its slot, in bytes: a cache line, and enough for every vector load."""
@@ -124,6 +125,12 @@ class _Reducers(ChainMap[type, Callable[[Any], Any]]):
         raise KeyError(kind)
 
 
+def _plain_pickler(out: io.BytesIO, reducers: _Reducers) -> pickle.Pickler:
+    made = pickle.Pickler(out, pickle.HIGHEST_PROTOCOL)
+    made.dispatch_table = reducers
+    return made
+
+
 class BatchPickler:
     """Pickler of batches, which puts their tensors into an arena and returns the rest as an envelope."""
 
@@ -137,23 +144,24 @@ class BatchPickler:
         self.arena = arena
         begun = arena.needed
         try:
-            return self._dump(pickle.Pickler, copyreg.dispatch_table, batch)
+            return self._dump(_plain_pickler, copyreg.dispatch_table, batch)
         except (pickle.PicklingError, AttributeError, TypeError):
             # A local class or a lambda: cloudpickle can.
             arena.needed = begun
-            import cloudpickle
-
-            return self._dump(cloudpickle.Pickler, cloudpickle.Pickler.dispatch_table, batch)
+            return self._dump(cloud_pickler, {}, batch)
         finally:
             self.arena = Arena(None)
 
-    def _dump(self, kind: type[pickle.Pickler], table: Mapping[type, Any], batch: object) -> bytes:
+    def _dump(
+        self,
+        pickler: Callable[[io.BytesIO, _Reducers], pickle.Pickler],
+        table: Mapping[type, Any],
+        batch: object,
+    ) -> bytes:
         self.by_value = 0
         out = io.BytesIO()
-        pickler = kind(out, pickle.HIGHEST_PROTOCOL)
         own = {torch.Tensor: self._tensor, np.ndarray: self._array}
-        pickler.dispatch_table = _Reducers(self._tv_tensor, own, table)
-        pickler.dump(batch)
+        pickler(out, _Reducers(self._tv_tensor, own, table)).dump(batch)
         return out.getvalue()
 
     def _by_value(self, tensor: torch.Tensor) -> object:

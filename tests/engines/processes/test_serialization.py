@@ -139,6 +139,8 @@ def test_local_things_travel() -> None:
     assert torch.equal(got["local"].tensor, torch.arange(7))
     assert torch.equal(got["t"], torch.ones(3, 4))
     assert packer.by_value == 0
+    large = {"f": lambda x: x, "t": torch.ones(3, 1 << 12)}
+    assert len(packer.pack(large, Arena(core.SharedSlot(1 << 20)))) < large["t"].nbytes // 8
 
 
 def test_what_goes_by_value_is_counted() -> None:
