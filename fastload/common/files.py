@@ -5,15 +5,18 @@ read. Scratch folders: temporary folders that do not outlive their process for l
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import resource
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+if sys.platform != "win32":  # where nothing calls what needs it
+    import fcntl
+    import resource
 
 
 @contextmanager

@@ -40,7 +40,7 @@ def available_cpus(root: Path = ROOT) -> int:
     A quota that is no whole number is rounded up: 1.5 CPUs are 2 threads, since one thread could not use what
     is granted.
     """
-    cpus, quota = len(os.sched_getaffinity(0)), cpu_quota(root)
+    cpus, quota = _bound_cpus(), cpu_quota(root)
     return max(1, cpus if quota is None else min(cpus, math.ceil(quota)))
 
 
@@ -76,13 +76,14 @@ def share_of_cpus() -> int:
     fit the machine.
     """
     cpus, ranks = available_cpus(), os.environ.get("LOCAL_WORLD_SIZE", "")
-    if (
-        not ranks.isdecimal()
-        or int(ranks) < 2
-        or len(os.sched_getaffinity(0)) * int(ranks) <= (os.cpu_count() or 1)
-    ):
+    if not ranks.isdecimal() or int(ranks) < 2 or _bound_cpus() * int(ranks) <= (os.cpu_count() or 1):
         return cpus
     return max(1, cpus // int(ranks))
+
+
+def _bound_cpus() -> int:
+    """CPUs of this process's affinity mask; all, on a system that has none."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def available_memory(root: Path = ROOT) -> int | None:

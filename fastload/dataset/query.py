@@ -47,7 +47,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import re
 import threading
 import weakref
@@ -58,6 +57,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.forks import call_in_children
 from fastload.common.optional import optional
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, ResourceError, SampleError
@@ -505,7 +505,7 @@ def _leak_inherited() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine.connection))
 
 
-os.register_at_fork(after_in_child=_leak_inherited)
+call_in_children(_leak_inherited)
 
 
 class ConditionEngine:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from typing_extensions import Self
 
 from fastload._native import core
+from fastload.common.forks import call_in_children
 from fastload.errors import ArgumentError
 from fastload.health.trace_file import Event, Recording, write
 
@@ -320,4 +321,4 @@ def _after_fork() -> None:
         core.trace_workers(0)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+call_in_children(_after_fork)

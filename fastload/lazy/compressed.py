@@ -17,11 +17,11 @@ Pixels are the same in every case.
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import NamedTuple
 
 from fastload._native import core
+from fastload.common.forks import call_in_children
 from fastload.errors import SampleError
 from fastload.lazy import resizing
 from fastload.lazy.pixels import Array, decoded_by_pillow, to_array
@@ -83,7 +83,7 @@ def _begin_anew() -> None:
     _thread.file, _thread.mean, _thread.last = None, 0.0, 0.0
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+call_in_children(_begin_anew)
 
 
 class Known(NamedTuple):

@@ -43,7 +43,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -63,9 +62,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fastload.common.files import expanded
+from fastload.common.forks import call_in_children
 from fastload.common.limits import parse_size
 from fastload.common.urls import name_of, normalized, shown
 from fastload.errors import ArgumentError, DatasetError
+
+if sys.platform != "win32":  # where nothing calls what needs it
+    import fcntl
 from fastload.remote.shared_files import (
     TEMPORARY,
     dataset_folder,
@@ -266,7 +269,7 @@ def _after_fork() -> None:
         lock._threads = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+call_in_children(_after_fork)
 
 
 _MOST = 64

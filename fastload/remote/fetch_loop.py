@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from typing_extensions import TypeVarTuple, Unpack
 
+from fastload.common.forks import call_in_children
 from fastload.errors import ClosedError
 from fastload.remote.requests import HeldRoom
 
@@ -246,4 +247,4 @@ def _after_fork() -> None:
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_after_fork)
+call_in_children(_after_fork)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.common.forks import call_in_children
 from fastload.common.limits import parse_timeout
 from fastload.common.system import available_memory
 from fastload.common.urls import normalized, shown
@@ -599,7 +600,7 @@ def _after_fork() -> None:
         files._lock, files._held = threading.Lock(), {}
 
 
-os.register_at_fork(after_in_child=_after_fork)
+call_in_children(_after_fork)
 
 
 def by_shard(shards: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:

@@ -10,9 +10,9 @@ which a dataset has one writer at a time, ends with the process, however that en
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,9 @@ from fastload.store.manifest import (
     sync_folder,
     write_atomically,
 )
+
+if sys.platform != "win32":  # where nothing calls what needs it
+    import fcntl
 
 SHARD_SIZE_LIMIT = 1 << 40
 

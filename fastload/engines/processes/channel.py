@@ -20,9 +20,10 @@ import weakref
 from collections import deque
 from typing import Any
 
+from fastload.common.forks import call_in_children
+
 _HEAD = struct.Struct("<IB")
 _CHUNK = 1 << 16
-_FDS = socket.CMSG_SPACE(16 * 4)
 
 _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
@@ -34,7 +35,7 @@ def _forget_in_child() -> None:
         channel.close()
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+call_in_children(_forget_in_child)
 
 
 class Disconnected(Exception):
@@ -152,7 +153,9 @@ class Channel:
             if message is not None:
                 return message
             try:
-                data, ancillary, flags, _ = self._socket.recvmsg(_CHUNK, _FDS, socket.MSG_CMSG_CLOEXEC)
+                data, ancillary, flags, _ = self._socket.recvmsg(
+                    _CHUNK, socket.CMSG_SPACE(16 * 4), socket.MSG_CMSG_CLOEXEC
+                )
             except BlockingIOError:
                 return None
             except (ConnectionResetError, OSError) as error:

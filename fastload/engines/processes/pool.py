@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from fastload._native import core
+from fastload.common.forks import call_in_children
 from fastload.common.system import oom_kills
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected, pair
 from fastload.engines.processes.messages import Job, Stop
@@ -42,7 +43,11 @@ _NAME = "fastload-worker-"
 # Signals that the parent handles in Python are for the parent alone: workers do nothing on SIGINT and ignore
 # the others. Until a starting worker has set that up, these signals are blocked in it, so that one that
 # arrives meanwhile neither ends it nor prints a traceback.
-_PARENTS_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+_PARENTS_SIGNALS = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM")
+    if hasattr(signal, name)
+)
 
 
 class _Detached(Protocol):
@@ -83,7 +88,7 @@ def _disown() -> None:
         children.discard(process)
 
 
-os.register_at_fork(after_in_child=_disown)
+call_in_children(_disown)
 
 
 class WorkerProcess:
