@@ -27,13 +27,63 @@ from fastload.engines.iterator import IteratorArguments, LoaderIterator, PassLos
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
+from fastload.engines.settings import Settings
 from fastload.engines.thread_limits import thread_libraries
 from fastload.errors import ClosedError, LoaderTimeout
 from fastload.health import tracing
 from fastload.sampling.known import is_stateful
 
 
-class WorkerIterator(LoaderIterator):
+class ProcessIterator(LoaderIterator):
+    """Iterator whose batches worker processes make: a pass's position, seeds and transfer."""
+
+    def _count_in(self, settings: Settings, dataset: Any, counters: LoaderCounters) -> None:
+        """Sets what all passes have in common: the counters, and how samples are seeded."""
+        self._by_sample = settings.seed_by == "sample"
+        self._follows = settings.iterable or is_stateful(dataset)
+        self.passes = 0
+        self._losses_counted, self._counts = counters.losses, counters.workers
+
+    def _use(self, plan: ExecutionPlan) -> None:
+        """Sets the epoch's transfer. Batches are moved ahead only to CUDA, where the work is queued;
+        elsewhere the loop would wait."""
+        self._transfer = Transfer(plan.transfer) if plan.transfers else None
+        if self._transfer is not None:
+            self._transfer.begin()
+        device = plan.transfer.device
+        self._ahead = plan.transfer.ahead if device is not None and device.type == "cuda" else 0
+
+    def _attach(self, plan: ExecutionPlan, progress: Progress, arguments: IteratorArguments) -> None:
+        """Sets the iterator to the epoch that begins, or to the position of a resumed epoch."""
+        settings, epoch_state = plan.settings, progress.epoch_state
+        assert epoch_state is not None
+        self._epoch_state = epoch_state
+        self._draws_ahead = settings.may_draw_ahead
+        attach(self, arguments, settings, epoch_state, self._num_workers if self._follows else 0)
+        self._finished = itertools.count(epoch_state.batches)
+        if epoch_state.resumed:
+            self.passes = epoch_state.passes
+        epoch_state.passes = self.passes
+        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, progress.epoch)
+        self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
+        self._view = plan.python_view(progress.epoch)
+        self._losses = PassLosses(self._losses_counted)
+
+    def _sample_seed(self, seed: int | None) -> tuple[int, int] | None:
+        if not self._by_sample:
+            return None
+        if seed is not None:
+            return seed, self._seeds[1]
+        self.passes += 1
+        return int(self._base_seed), self.passes - 1
+
+    @property
+    def base_seed(self) -> int:
+        """The seed of torch's worker seeds."""
+        return int(self._base_seed)
+
+
+class WorkerIterator(ProcessIterator):
     """Iterator over one epoch, or, with persistent workers, over one epoch after another.
 
     1. It draws from the generators as torch's iterator does: base_seed, then the sampler's own.
@@ -58,14 +108,11 @@ class WorkerIterator(LoaderIterator):
         self._depth = plan.depth
         if not settings.prefetch_factor:
             raise AssertionError("prefetch_factor must be greater than 0 for worker processes")
-        self._by_sample = settings.seed_by == "sample"
         # Each worker's copy of a stateful dataset counts the batches that it makes itself, so workers must
         # not share batches.
-        self._follows = settings.iterable or is_stateful(self._dataset)
+        self._count_in(settings, self._dataset, counters)
         self._shared = not self._follows and (self._by_sample or not self._in_order)
         self._rowwise = self._shared and self._by_sample and settings.by_default_collate
-        self.passes = 0
-        self._losses_counted, self._counts = counters.losses, counters.workers
         self._attach(plan, progress, arguments)
         self._use(plan)
         self._queue: deque[Task] = deque()
@@ -96,31 +143,6 @@ class WorkerIterator(LoaderIterator):
         self._set_turns()
         with self._scheduler.pool.together():
             self._fill()
-
-    def _use(self, plan: ExecutionPlan) -> None:
-        """Sets the epoch's transfer. Batches are moved ahead only to CUDA, where the work is queued;
-        elsewhere the loop would wait."""
-        self._transfer = Transfer(plan.transfer) if plan.transfers else None
-        if self._transfer is not None:
-            self._transfer.begin()
-        device = plan.transfer.device
-        self._ahead = plan.transfer.ahead if device is not None and device.type == "cuda" else 0
-
-    def _attach(self, plan: ExecutionPlan, progress: Progress, arguments: IteratorArguments) -> None:
-        """Sets the iterator to the epoch that begins, or to the position of a resumed epoch."""
-        settings, epoch_state = plan.settings, progress.epoch_state
-        assert epoch_state is not None
-        self._epoch_state = epoch_state
-        self._draws_ahead = settings.may_draw_ahead
-        attach(self, arguments, settings, epoch_state, self._num_workers if self._follows else 0)
-        self._finished = itertools.count(epoch_state.batches)
-        if epoch_state.resumed:
-            self.passes = epoch_state.passes
-        epoch_state.passes = self.passes
-        self._seeds = (int(self._base_seed) if settings.seed is None else settings.seed, progress.epoch)
-        self._policy = Policy(settings.on_error, plan.data is not None, *self._seeds)
-        self._view = plan.python_view(progress.epoch)
-        self._losses = PassLosses(self._losses_counted)
 
     def _set_turns(self) -> None:
         self._scheduler.turn = self._epoch_state.turn
@@ -154,24 +176,6 @@ class WorkerIterator(LoaderIterator):
             lazy=settings.lazy_images,
             traced=tracing.active is not None,
         )
-
-    def _set_draws(self, plan: ExecutionPlan) -> Callable[[Any, Any], None] | None:
-        if self._draws is None:
-            return None
-        return set_mixture if plan.data is None else set_draws
-
-    def _sample_seed(self, seed: int | None) -> tuple[int, int] | None:
-        if not self._by_sample:
-            return None
-        if seed is not None:
-            return seed, self._seeds[1]
-        self.passes += 1
-        return int(self._base_seed), self.passes - 1
-
-    @property
-    def base_seed(self) -> int:
-        """The seed of torch's worker seeds."""
-        return int(self._base_seed)
 
     @property
     def _workers(self) -> list[Any]:
