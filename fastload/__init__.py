@@ -3,6 +3,7 @@ packed dataset."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
@@ -86,6 +87,12 @@ _HOMES = {
     "errors": ("fastload.errors", None),
     "transforms": ("fastload.transforms", None),
 }
+
+if sys.platform in ("darwin", "win32"):  # See NOTE [ portable: one door ].
+    from fastload import portable
+
+    portable.open_door()
+    _HOMES |= {name: ("fastload.portable", name) for name in portable.NATIVE_ONLY}
 
 
 def __getattr__(name: str) -> Any:

@@ -189,6 +189,11 @@ class WorkerError(FastloadError, RuntimeError):
         self.indices = indices
 
 
+class UnavailableError(FastloadError, NotImplementedError):
+    """Something that needs fastload's native module was asked for on a system that has none: macOS or
+    Windows."""
+
+
 class ClosedError(FastloadError, RuntimeError):
     """The loader or dataset was closed, or belongs to another process."""
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import signal
 import sys
 
+from fastload import portable
 from fastload.cli.interrupts import leave
 
 
 def main() -> None:
     """Runs `fastload.cli.main.main`. Until a command begins, Ctrl-C ends the process with status 130;
     nothing has to be put away."""
+    if portable.LACKING:
+        portable.command()
     # Ignored in a job of a shell's background.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, leave)

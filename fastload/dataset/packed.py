@@ -33,6 +33,7 @@ from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
 from fastload.dataset.sample_form import SampleForm
 from fastload.dataset.values import StoredValues, check_transform, finished, word_flips
 from fastload.errors import ArgumentError, Computed, DatasetError, RemoteError, SampleError, TransformError
+from fastload.portable import check as check_native
 from fastload.remote.files import RemoteFiles
 from fastload.store import Schema
 from fastload.store.class_counts import class_counts, class_lines
@@ -210,6 +211,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         storage_options: Mapping[str, Any] | None = None,
         timeout: float | str | None = None,
     ) -> None:
+        check_native("PackedDataset")
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
             raise ArgumentError(f"version={version!r} is no number of a version, which are counted from 1")
         self.seed = checked_seed(seed)

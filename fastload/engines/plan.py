@@ -38,6 +38,7 @@ from fastload.engines.batch_stages import BatchStages, form_of
 from fastload.engines.of_kornia import check_keys, fields_by_keys, settings_of
 from fastload.engines.settings import EngineChoice, Settings
 from fastload.errors import ArgumentError
+from fastload.portable import LACKING
 from fastload.transforms.spec import stored_output
 
 Engine = Literal["threads", "processes", "caller"]
@@ -280,6 +281,8 @@ class Planner:
 
     def _why(self, settings: Settings, data: NativeData | None) -> tuple[str, str]:
         """The reason for the engine, and what to change so that native threads make the batches."""
+        if LACKING:
+            return LACKING, ""
         if settings.engine == "python":
             other = "" if data is None else _to_native(data)
             return (

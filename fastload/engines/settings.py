@@ -17,6 +17,7 @@ from torch.utils.data._utils import collate
 from torch.utils.data._utils.collate import default_convert
 from typing_extensions import TypeVar
 
+from fastload import portable
 from fastload.batch.collate import Collate, CollateForm
 from fastload.common.originals import OwnCode, original
 from fastload.common.rng import checked_seed, order_seed
@@ -197,6 +198,8 @@ class Settings(Arguments[Any]):
             )
         if self.lazy not in (None, "exact", "fast") and self.lazy is not False:
             raise ArgumentError(f'lazy={self.lazy!r}: choose "exact", "fast", or False to leave Pillow alone')
+        if self.lazy:
+            portable.check(f'lazy="{self.lazy}"')
         if self.dtype not in (None, torch.uint8, *DTYPES):
             raise ArgumentError(
                 f"dtype={self.dtype!r}: give torch.uint8, torch.float32, torch.float16 or torch.bfloat16"
@@ -288,8 +291,18 @@ class Settings(Arguments[Any]):
 
     @staticmethod
     def engine_of(given: EngineChoice | None) -> EngineChoice:
-        """The argument engine=; where it is not given, FASTLOAD_ENGINE, or "auto"."""
-        return given if given is not None else cast(EngineChoice, os.environ.get("FASTLOAD_ENGINE") or "auto")
+        """The argument engine=; where it is not given, FASTLOAD_ENGINE, or "auto". Where there is no native
+        module "auto" is "python".
+
+        Raises:
+            UnavailableError: it is "native", and there is no native module.
+        """
+        asked = (
+            given if given is not None else cast(EngineChoice, os.environ.get("FASTLOAD_ENGINE") or "auto")
+        )
+        if asked == "native":
+            portable.check('engine="native"')
+        return "python" if portable.LACKING and asked == "auto" else asked
 
     @property
     def batch_transforms(self) -> list[Any]:

@@ -29,10 +29,12 @@ from fastload.engines.plan import ExecutionPlan, Planner
 from fastload.engines.processes.in_process import InProcessIterator
 from fastload.engines.processes.iterator import WorkerIterator
 from fastload.engines.processes.scheduler import LoaderCounters
+from fastload.engines.processes.torch_workers import TorchWorkerIterator
 from fastload.engines.settings import Settings
 from fastload.engines.threads.epochs import NativeIterator, ThreadEpochs
 from fastload.errors import ClosedError, Computed
 from fastload.health import tracing
+from fastload.portable import LACKING
 
 if TYPE_CHECKING:
     from fastload.health import HealthMonitor
@@ -68,7 +70,7 @@ class LoaderState:
         self.timer = StageTimer()
         self.planner = Planner(self.timer)
         self.epochs = ThreadEpochs(self.progress, self.counters.losses)
-        self.workers: weakref.WeakSet[WorkerIterator] = weakref.WeakSet()
+        self.workers: weakref.WeakSet[TorchWorkerIterator | WorkerIterator] = weakref.WeakSet()
         self._sent = SentToWorkers()
         self.fresh: tuple[ExecutionPlan, float] | None = None
         self._made: weakref.ref[LoaderIterator] | None = None
@@ -118,7 +120,7 @@ class LoaderState:
         return iterator
 
     def _new_iterator(self, plan: ExecutionPlan, length_called: int | None) -> LoaderIterator:
-        iterator: NativeIterator | WorkerIterator
+        iterator: NativeIterator | TorchWorkerIterator | WorkerIterator
         if plan.engine == "threads":
             iterator = self.epochs.iterate(plan)
         else:
@@ -127,7 +129,8 @@ class LoaderState:
             self._begin(plan, kept=False)
             if plan.engine == "caller":
                 return InProcessIterator(plan, self.progress, self.counters, length_called)
-            iterator = WorkerIterator(plan, self.progress, self.counters, length_called)
+            made_by = TorchWorkerIterator if LACKING else WorkerIterator
+            iterator = made_by(plan, self.progress, self.counters, length_called)
             self.workers.add(iterator)
         iterator.begin_again = weakref.WeakMethod(self.reset)
         return iterator
@@ -138,11 +141,11 @@ class LoaderState:
         self._kept = self._made
 
     @property
-    def kept(self) -> NativeIterator | WorkerIterator | None:
+    def kept(self) -> NativeIterator | TorchWorkerIterator | WorkerIterator | None:
         """The iterator that the loader keeps, maybe within one of a subclass's; None: one that the loader
         has not made."""
         found = None if self._kept is None else self._kept()
-        return found if isinstance(found, NativeIterator | WorkerIterator) else None
+        return found if isinstance(found, NativeIterator | TorchWorkerIterator | WorkerIterator) else None
 
     def goes_on(self, plan: ExecutionPlan) -> bool:
         """Returns True if the kept iterator can make the next epoch; if its workers cannot, they are
@@ -161,7 +164,9 @@ class LoaderState:
         iterator.close()
         return False
 
-    def reset(self, iterator: NativeIterator | WorkerIterator, loader: DataLoader[Any]) -> None:
+    def reset(
+        self, iterator: NativeIterator | TorchWorkerIterator | WorkerIterator, loader: DataLoader[Any]
+    ) -> None:
         """Begins the next epoch in an iterator of this loader.
 
         Raises:

@@ -21,6 +21,7 @@ from fastload.engines.state import LoaderState
 from fastload.errors import FastloadError
 from fastload.explain.measure import Costs, measure
 from fastload.lazy.counts import LazyCounts
+from fastload.portable import LACKING
 from fastload.remote.session import RemoteStatus
 from fastload.sampling.arrays import comes_in_arrays
 from fastload.sampling.known import DRAWN_BYTES, gives_each_at_most_once, listed_order
@@ -388,7 +389,7 @@ def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
     told, plan = stats(state), state.plan
     yield "engine", _engine(plan)
     yield "why", plan.why
-    if plan.engine == "processes":
+    if plan.engine == "processes" and not LACKING:
         yield "schedule", _schedule(plan.settings)
         yield "collate", _collate(plan.settings)
     elif plan.settings.collation is not None:
@@ -405,7 +406,7 @@ def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
     yield from (("bucket", _bucket(each)) for each in _buckets(plan.data))
     if plan.host_memory != "pageable":
         yield "pinned", _pinned(plan)
-    if told.get("batches"):
+    if told.get("batches") and not LACKING:
         share = told["envelope_batches"] / told["batches"]
         carried = (
             f"{told['envelope_batches']} of {told['batches']} batches ({share:.0%}) carried more than a "
@@ -561,7 +562,8 @@ def _engine(plan: ExecutionPlan) -> str:
     if plan.engine == "caller":
         return "calling process"
     kept = "kept over epochs" if plan.settings.persistent_workers else "anew for every epoch"
-    return f"{workers} worker processes, {kept}, over shared slots"
+    how = "torch's own" if LACKING else "over shared slots"
+    return f"{workers} worker processes, {kept}, {how}"
 
 
 def _schedule(settings: Settings) -> str:
