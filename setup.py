@@ -8,6 +8,9 @@ Settings come from the environment, so that pip, make and an editor build alike:
 
 Nothing is built for the machine it is built on: the code for later CPUs is compiled by function attributes
 and chosen at run time, so that one wheel serves every x86-64.
+
+On macOS and Windows nothing is built: the wheel is Python alone (fastload/portable). Its tag names the system
+all the same, since pip would take a wheel of any system on Linux as well.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,10 +29,15 @@ from typing import Any, NamedTuple
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+PORTABLE = sys.platform in ("darwin", "win32")
+"""True on systems without the native module."""
+MACOS = "macosx_11_0_universal2"
+"""The platform of the wheel for macOS: 11 is the oldest that torch supports, on both kinds of CPUs."""
 SANITIZERS = ("address", "undefined", "thread")
 WARNINGS = ["-Wall", "-Wextra"]
 # What Cython writes is not ours to tidy.
@@ -208,6 +217,14 @@ class BuildNative(build_ext):
         compiler.compile = compile_all
 
 
+class PortableWheel(bdist_wheel):
+    """A wheel of Python alone, for one system."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        own = re.sub(r"[-.]", "_", sysconfig.get_platform())
+        return "py3", "none", MACOS if sys.platform == "darwin" else own
+
+
 def files(*patterns: str) -> list[str]:
     """Returns the matching files, sorted, relative to the project's root as setuptools wants them."""
     return sorted(str(each.relative_to(ROOT)) for pattern in patterns for each in ROOT.glob(pattern))
@@ -236,7 +253,9 @@ def readme() -> str:
 setup(
     long_description=readme(),
     long_description_content_type="text/markdown",
-    ext_modules=[
+    ext_modules=[]
+    if PORTABLE
+    else [
         Extension(
             "fastload._native.core",
             ["fastload/_native/core.pyx", *files("csrc/*/*.c")],
@@ -244,5 +263,5 @@ setup(
             depends=files("csrc/*/*.h", "fastload/_native/*.pxi", "fastload/_native/*.pxd"),
         )
     ],
-    cmdclass={"build_ext": BuildNative},
+    cmdclass={"bdist_wheel": PortableWheel} if PORTABLE else {"build_ext": BuildNative},
 )
