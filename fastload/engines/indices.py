@@ -244,7 +244,7 @@ class IndexBatches(Iterator[Any]):
             if number not in self._done:
                 return number, index, again
 
-    def _counted(self, index: object) -> tuple[Any, Occurrences | None]:
+    def _counted(self, index: Any) -> tuple[Any, Occurrences | None]:
         """An index batch, as it can be read again and again, and its occurrences. See NOTE [ occurrences:
         an index that comes again ]."""
         if self._marked:

@@ -177,6 +177,11 @@ class WorkerIterator(ProcessIterator):
             traced=tracing.active is not None,
         )
 
+    def _set_draws(self, plan: ExecutionPlan) -> Callable[[Any, Any], None] | None:
+        if self._draws is None:
+            return None
+        return set_mixture if plan.data is None else set_draws
+
     @property
     def _workers(self) -> list[Any]:
         """The worker processes, under the name that torch's iterator has for them."""

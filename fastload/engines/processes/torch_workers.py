@@ -30,16 +30,17 @@ from torch.utils.data.dataloader import (
     _sharding_worker_init_fn,
 )
 
-from fastload.batch.bad_samples import NOTHING, Lost, Policy, WrappedError, seed_sample
-from fastload.batch.collate import AdvisedError, advice_on
+from fastload.batch.bad_samples import NOTHING, Lost, Policy, seed_sample
+from fastload.batch.collate import advice_on
 from fastload.common.rng import occurring
 from fastload.device.stages import BatchKey
 from fastload.engines.indices import Progress
 from fastload.engines.iterator import IteratorArguments
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.iterator import ProcessIterator
-from fastload.engines.processes.pool import Travel
 from fastload.engines.processes.scheduler import LoaderCounters
+from fastload.engines.processes.travel import Travel
+from fastload.engines.processes.worker_errors import AdvisedError, WrappedError
 from fastload.engines.resume.datasets import DatasetState
 from fastload.errors import ClosedError, LoaderTimeout, RemoteError, SampleError, WorkerError
 from fastload.portable import refusal
@@ -97,6 +98,7 @@ class BatchMaker:
 
     def _made(self, ask: Ask, lost: Lost) -> Any:
         get = partial(self._sample, ask)
+        samples: Any
         if not self._batched:
             again = (ask.occurrences or [0])[0]
             samples = ask.policy.make(self.dataset, get, ask.index, 0, lost, again)
@@ -134,7 +136,7 @@ class BatchMaker:
         return AdvisedError(error, where, self._advice, note)
 
 
-def _arrived(travel: Travel) -> BatchMaker:
+def _arrived(travel: Travel[Any]) -> BatchMaker:
     return BatchMaker(*travel.content)
 
 
@@ -156,7 +158,7 @@ class _Start:
             self._init_fn(worker)
 
 
-def _started(maker: BatchMaker, travel: Travel) -> _Start:
+def _started(maker: BatchMaker, travel: Travel[Any]) -> _Start:
     return _Start(maker, travel.content)
 
 
