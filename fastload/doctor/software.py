@@ -62,7 +62,7 @@ RANGES = (
     Range("threadpoolctl", "3.2", required=True),
     Range("kornia", "0.7"),
     Range("pillow", "10"),
-    Range("obstore", "0.12", "1"),
+    Range("obstore", "0.11", "1"),
     Range("fsspec", "2024.6"),
     Range("duckdb", "1.3", "3"),
     Range("pyarrow", "16"),
