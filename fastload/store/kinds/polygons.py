@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 Polygons = list[list[npt.NDArray[np.float32]]]
-"""Of each object its parts, (points, 2)."""
+"""Parts of each object, (points, 2) each."""
 
 _POINT = 2
 _FLOAT_BYTES = 4
