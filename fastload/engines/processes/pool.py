@@ -22,14 +22,13 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from fastload._native import core
 from fastload.common.forks import call_in_children
 from fastload.common.system import oom_kills
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected, pair
 from fastload.engines.processes.messages import Job, Stop
-from fastload.engines.processes.travel import Travel
 from fastload.errors import ResourceError, WorkerError
 
 GRACE = 0.3
@@ -37,6 +36,32 @@ GRACE = 0.3
 
 
 _NAME = "fastload-worker-"
+
+
+_Content = TypeVar("_Content")
+
+
+class Travel(Generic[_Content]):
+    """Wrapper that pickles an object for a spawned process with cloudpickle, so that it may contain
+    lambdas and classes of a notebook."""
+
+    def __init__(self, content: _Content) -> None:
+        self.content = content
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import io
+
+        from fastload.engines.processes.pickling import cloud_pickler, sharing_reducers
+
+        out = io.BytesIO()
+        cloud_pickler(out, sharing_reducers()).dump(self.content)
+        return _unpacked, (out.getvalue(),)
+
+
+def _unpacked(pickled: bytes) -> Travel[Any]:
+    import pickle
+
+    return Travel(pickle.loads(pickled))
 
 
 # NOTE [ processes: signals ]

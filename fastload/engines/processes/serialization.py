@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from fastload._native import core
-from fastload.engines.processes.travel import cloud_pickler
+from fastload.engines.processes.pickling import cloud_pickler
 
 ALIGN = 64
 """Alignment of each tensor in its slot, in bytes: a cache line, and enough for every vector load."""

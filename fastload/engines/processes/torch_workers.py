@@ -38,8 +38,8 @@ from fastload.engines.indices import Progress
 from fastload.engines.iterator import IteratorArguments
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.iterator import ProcessIterator
+from fastload.engines.processes.pool import Travel
 from fastload.engines.processes.scheduler import LoaderCounters
-from fastload.engines.processes.travel import Travel
 from fastload.engines.processes.worker_errors import AdvisedError, WrappedError
 from fastload.engines.resume.datasets import DatasetState
 from fastload.errors import ClosedError, LoaderTimeout, RemoteError, SampleError, WorkerError

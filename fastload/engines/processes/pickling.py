@@ -1,17 +1,15 @@
-"""Pickles that cloudpickle makes: of what a spawned worker is given, and of batches that plain pickle cannot
+"""Picklers of cloudpickle's: for what a spawned worker is given, and for batches that plain pickle cannot
 handle."""
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any
 
 import torch
 
-_Content = TypeVar("_Content")
 _Reducer = Callable[[Any], Any]
 
 
@@ -29,30 +27,13 @@ def cloud_pickler(out: IO[bytes], reducers: MutableMapping[type, _Reducer]) -> p
     return made
 
 
-class Travel(Generic[_Content]):
-    """Wrapper that pickles an object for a spawned process with cloudpickle, so that it may contain
-    lambdas and classes of a notebook.
+def sharing_reducers() -> dict[type, _Reducer]:
+    """multiprocessing's reducers, for what crosses to a process that is being started.
 
-    What multiprocessing shares (values, arrays, queues, locks, connections) is shared with the process, and
-    so are tensors in shared memory. Other tensors are copied, where torch's DataLoader moves them to shared
-    memory: /dev/shm may be small, and the user's tensors stay where they are.
+    Values, arrays, queues, locks and connections are shared with it, and so are tensors in shared memory.
+    Other tensors are copied, where torch's DataLoader moves them to shared memory: /dev/shm may be small, and
+    the user's tensors stay where they are.
     """
-
-    def __init__(self, content: _Content) -> None:
-        self.content = content
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        out = io.BytesIO()
-        cloud_pickler(out, _reducers()).dump(self.content)
-        return _unpacked, (out.getvalue(),)
-
-
-def _unpacked(pickled: bytes) -> Travel[Any]:
-    return Travel(pickle.loads(pickled))
-
-
-def _reducers() -> dict[type, _Reducer]:
-    """multiprocessing's reducers; those that torch has added to them act on what is shared already."""
     from multiprocessing.reduction import ForkingPickler
 
     found: Mapping[type, _Reducer] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
