@@ -7,10 +7,12 @@ plain values. A case that needs workers returns None without them.
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -332,6 +334,12 @@ def main(out: str, workers: int, names: list[str]) -> None:
             warnings.filterwarnings("ignore", "the dataset has no state_dict")
             results[name] = CASES[name](workers)
     torch.save(results, out)
+    # A thread that feeds a queue of an iterator that was left is a daemon: were it in torch's C++ code as the
+    # interpreter ends, it would abort the process.
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(10)
 
 
 if __name__ == "__main__":
