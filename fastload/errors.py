@@ -27,6 +27,7 @@ __all__ = [
     "ResourceError",
     "SampleError",
     "TransformError",
+    "UnavailableError",
     "WorkerError",
 ]
 T = TypeVar("T")
@@ -190,8 +191,7 @@ class WorkerError(FastloadError, RuntimeError):
 
 
 class UnavailableError(FastloadError, NotImplementedError):
-    """Something that needs fastload's native module was asked for on a system that has none: macOS or
-    Windows."""
+    """This needs the native module, which macOS and Windows lack."""
 
 
 class ClosedError(FastloadError, RuntimeError):

@@ -27,7 +27,7 @@ from pictures import photo, write_folder
 from servers.seaweedfs import SeaweedFS
 
 import fastload
-from fastload import pack, push, sources
+from fastload import errors, pack, push, sources
 
 RUN = [
     page
@@ -260,6 +260,13 @@ def test_public_names_are_documented() -> None:
     """Every public name has a docstring and a place in the reference."""
     assert list(docs_hooks.undocumented()) == []
     assert list(docs_hooks.missing_from_reference()) == []
+
+
+def test_every_exception_is_public() -> None:
+    """fastload.errors.__all__ names each exception of that module, and so the reference does."""
+    found = vars(errors).values()
+    mine = [each for each in found if inspect.isclass(each) and issubclass(each, errors.FastloadError)]
+    assert sorted(each.__name__ for each in mine) == sorted(errors.__all__)
 
 
 @pytest.mark.parametrize(
