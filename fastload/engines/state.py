@@ -27,9 +27,8 @@ from fastload.engines.indices import Progress, begin
 from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan, Planner
 from fastload.engines.processes.in_process import InProcessIterator
-from fastload.engines.processes.iterator import WorkerIterator
+from fastload.engines.processes.iterator import ProcessIterator, WorkerIterator
 from fastload.engines.processes.scheduler import LoaderCounters
-from fastload.engines.processes.torch_workers import TorchWorkerIterator
 from fastload.engines.settings import Settings
 from fastload.engines.threads.epochs import NativeIterator, ThreadEpochs
 from fastload.errors import ClosedError, Computed
@@ -70,7 +69,7 @@ class LoaderState:
         self.timer = StageTimer()
         self.planner = Planner(self.timer)
         self.epochs = ThreadEpochs(self.progress, self.counters.losses)
-        self.workers: weakref.WeakSet[TorchWorkerIterator | WorkerIterator] = weakref.WeakSet()
+        self.workers: weakref.WeakSet[ProcessIterator] = weakref.WeakSet()
         self._sent = SentToWorkers()
         self.fresh: tuple[ExecutionPlan, float] | None = None
         self._made: weakref.ref[LoaderIterator] | None = None
@@ -120,7 +119,7 @@ class LoaderState:
         return iterator
 
     def _new_iterator(self, plan: ExecutionPlan, length_called: int | None) -> LoaderIterator:
-        iterator: NativeIterator | TorchWorkerIterator | WorkerIterator
+        iterator: NativeIterator | ProcessIterator
         if plan.engine == "threads":
             iterator = self.epochs.iterate(plan)
         else:
@@ -129,8 +128,12 @@ class LoaderState:
             self._begin(plan, kept=False)
             if plan.engine == "caller":
                 return InProcessIterator(plan, self.progress, self.counters, length_called)
-            made_by = TorchWorkerIterator if LACKING else WorkerIterator
-            iterator = made_by(plan, self.progress, self.counters, length_called)
+            if LACKING:
+                from fastload.engines.processes.torch_workers import TorchWorkerIterator
+
+                iterator = TorchWorkerIterator(plan, self.progress, self.counters, length_called)
+            else:
+                iterator = WorkerIterator(plan, self.progress, self.counters, length_called)
             self.workers.add(iterator)
         iterator.begin_again = weakref.WeakMethod(self.reset)
         return iterator
@@ -141,11 +144,11 @@ class LoaderState:
         self._kept = self._made
 
     @property
-    def kept(self) -> NativeIterator | TorchWorkerIterator | WorkerIterator | None:
+    def kept(self) -> NativeIterator | ProcessIterator | None:
         """The iterator that the loader keeps, maybe within one of a subclass's; None: one that the loader
         has not made."""
         found = None if self._kept is None else self._kept()
-        return found if isinstance(found, NativeIterator | TorchWorkerIterator | WorkerIterator) else None
+        return found if isinstance(found, NativeIterator | ProcessIterator) else None
 
     def goes_on(self, plan: ExecutionPlan) -> bool:
         """Returns True if the kept iterator can make the next epoch; if its workers cannot, they are
@@ -164,9 +167,7 @@ class LoaderState:
         iterator.close()
         return False
 
-    def reset(
-        self, iterator: NativeIterator | TorchWorkerIterator | WorkerIterator, loader: DataLoader[Any]
-    ) -> None:
+    def reset(self, iterator: NativeIterator | ProcessIterator, loader: DataLoader[Any]) -> None:
         """Begins the next epoch in an iterator of this loader.
 
         Raises:

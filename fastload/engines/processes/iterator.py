@@ -82,6 +82,32 @@ class ProcessIterator(LoaderIterator):
         """The seed of torch's worker seeds."""
         return int(self._base_seed)
 
+    @property
+    def closed(self) -> bool:
+        """True if this iterator has no workers in this process any more."""
+        raise NotImplementedError
+
+    @property
+    def usable(self) -> bool:
+        """True if the iterator can begin another epoch."""
+        raise NotImplementedError
+
+    def has_slots_for(self, plan: ExecutionPlan) -> bool:
+        """Returns True if another epoch can run with the plan in the slots that there are."""
+        raise NotImplementedError
+
+    def begin_epoch(self, plan: ExecutionPlan, progress: Progress, length_called: int | None) -> None:
+        """Begins the next epoch of persistent workers; batches in flight are dropped."""
+        raise NotImplementedError
+
+    def progress(self) -> dict[str, int]:
+        """Counts for the health report: ready batches, the most batches in flight, and the slots."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Ends the workers; idempotent. Delivered batches stay valid."""
+        raise NotImplementedError
+
 
 class WorkerIterator(ProcessIterator):
     """Iterator over one epoch, or, with persistent workers, over one epoch after another.

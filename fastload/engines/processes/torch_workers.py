@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -40,9 +39,9 @@ from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.iterator import ProcessIterator
 from fastload.engines.processes.pool import Travel
 from fastload.engines.processes.scheduler import LoaderCounters
-from fastload.engines.processes.worker_errors import AdvisedError, WrappedError
+from fastload.engines.processes.worker_errors import wrapped
 from fastload.engines.resume.datasets import DatasetState
-from fastload.errors import ClosedError, LoaderTimeout, RemoteError, SampleError, WorkerError
+from fastload.errors import ClosedError, LoaderTimeout, WorkerError
 from fastload.portable import refusal
 from fastload.sampling.known import is_stateful
 
@@ -94,7 +93,9 @@ class BatchMaker:
             batch = self._made(ask, lost)
             return ask.number, batch is NOTHING, None if batch is NOTHING else batch, lost, None
         except Exception as error:
-            return ask.number, False, None, Lost(), self._wrapped(error)
+            info: Any = torch_worker.get_worker_info()
+            told = wrapped(error, info.id, self.dataset, BatchMaker._sample.__code__, self._advice)
+            return ask.number, False, None, Lost(), told
 
     def _made(self, ask: Ask, lost: Lost) -> Any:
         get = partial(self._sample, ask)
@@ -123,17 +124,6 @@ class BatchMaker:
             return self.dataset[index]
         with occurring(occurrence, resolved=False):
             return self.dataset[index]
-
-    def _wrapped(self, error: Exception) -> ExceptionWrapper:
-        info: Any = torch_worker.get_worker_info()
-        where = f"in DataLoader worker process {info.id}"
-        code = BatchMaker._sample.__code__
-        frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is code]
-        kind = type(self.dataset).__name__
-        note = f"It was raised by {kind}[{frames[0].f_locals['index']!r}]." if frames else ""
-        if isinstance(error, SampleError | RemoteError):
-            return WrappedError(error, where)
-        return AdvisedError(error, where, self._advice, note)
 
 
 def _arrived(travel: Travel[Any]) -> BatchMaker:

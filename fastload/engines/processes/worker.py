@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -34,7 +33,7 @@ from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
-from fastload.engines.processes.worker_errors import AdvisedError, RaisedInWorker, WrappedError
+from fastload.engines.processes.worker_errors import RaisedInWorker, wrapped
 from fastload.engines.resume.datasets import (
     DatasetState,
     create_fetcher,
@@ -45,7 +44,6 @@ from fastload.engines.resume.datasets import (
     state_after,
 )
 from fastload.engines.thread_limits import hold_threads
-from fastload.errors import RemoteError, SampleError
 from fastload.health import tracing
 from fastload.lazy import counts, opening
 
@@ -482,17 +480,10 @@ class Worker:
         self._channel.send_bytes(body, fds)
 
     def _wrapped(self) -> RaisedInWorker:
-        where, error = f"in DataLoader worker process {self._number}", sys.exc_info()[1]
+        error = sys.exc_info()[1]
         assert error is not None
-        advice, self._advice, note = self._advice, "", ""
-        frames = [
-            frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is Worker._sample.__code__
-        ]
-        if frames:
-            note = f"It was raised by {type(self._dataset).__name__}[{frames[0].f_locals['index']!r}]."
-        if isinstance(error, SampleError | RemoteError):
-            return WrappedError(error, where)
-        return AdvisedError(error, where, advice, note)
+        advice, self._advice = self._advice, ""
+        return wrapped(error, self._number, self._dataset, Worker._sample.__code__, advice)
 
 
 _NO_STAGE = nullcontext()

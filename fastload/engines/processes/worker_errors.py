@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from types import TracebackType
+from traceback import walk_tb
+from types import CodeType, TracebackType
 from typing import TYPE_CHECKING
 
 from torch._utils import ExceptionWrapper
@@ -67,6 +68,23 @@ class AdvisedError(RaisedInWorker):
         except Exception as error:
             advise(error, self.note)
             raise
+
+
+def wrapped(
+    error: BaseException, worker: int, dataset: object, sample: CodeType, advice: str = ""
+) -> RaisedInWorker:
+    """An exception on its way out of a worker process.
+
+    Args:
+        sample: code of the function that asks the dataset for the sample `index`: an exception that was
+            raised below it has a note with the index.
+    """
+    where = f"in DataLoader worker process {worker}"
+    if isinstance(error, SampleError | RemoteError):
+        return WrappedError(error, where)
+    frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is sample]
+    note = f"It was raised by {type(dataset).__name__}[{frames[0].f_locals['index']!r}]." if frames else ""
+    return AdvisedError(error, where, advice, note)
 
 
 def below_fastload(whole: TracebackType | None) -> TracebackType | None:
