@@ -22,13 +22,13 @@ _LINE_EVERY = 15.0
 
 
 class _Display(Protocol):
-    """A way to show progress; `every` is the least time between two updates, in seconds. `speed` is in
-    samples a second."""
+    """A way to show progress; `every` is the least time between two updates, in seconds. `size` and `left`,
+    the time that is left, may be empty."""
 
     every: float
 
     def start(self, done: int) -> None: ...
-    def update(self, done: int, speed: float, rate: str, size: str) -> None: ...
+    def update(self, done: int, rate: str, size: str, left: str) -> None: ...
     def stop(self) -> None: ...
 
 
@@ -80,7 +80,10 @@ class Progress:
             rate = f"{speed:,.0f} {self._unit}/s"
         else:
             rate = f"{human_bytes((size - self._from[1]) / spent)}/s"
-        self._view.update(done, speed, rate, human_bytes(size) if size else "")
+        left = ""
+        if speed > 0 and done < self._total:
+            left = f", {human_seconds((self._total - done) / speed)} left"
+        self._view.update(done, rate, human_bytes(size) if size else "", left)
 
 
 class _Lines:
@@ -94,10 +97,7 @@ class _Lines:
     def start(self, done: int) -> None:
         pass
 
-    def update(self, done: int, speed: float, rate: str, size: str) -> None:
-        left = ""
-        if speed > 0 and done < self._total:
-            left = f", {human_seconds((self._total - done) / speed)} left"
+    def update(self, done: int, rate: str, size: str, left: str) -> None:
         tell(f"{self._title}: {done:,} of {self._total:,}, {rate}{', ' if size else ''}{size}{left}")
 
     def stop(self) -> None:
@@ -126,10 +126,7 @@ class _Bar:
         self._bar.update(self._task, completed=done)
         self._bar.start_task(self._task)
 
-    def update(self, done: int, speed: float, rate: str, size: str) -> None:
-        left = ""
-        if speed > 0 and done < self._total:
-            left = f", {human_seconds((self._total - done) / speed)} left"
+    def update(self, done: int, rate: str, size: str, left: str) -> None:
         self._bar.update(self._task, completed=done, state=f"{done:,}/{self._total:,}, {rate}{left}")
 
     def stop(self) -> None:
