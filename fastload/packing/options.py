@@ -46,9 +46,10 @@ class PackOptions:
     encode: Encode = field(
         default="lossless",
         metadata=option(
-            '"lossless": the same pixels, as baseline JPEGs without metadata, or as pixels where the file '
-            'is no JPEG. "keep": JPEG, PNG and WebP files byte for byte. "dct": as "keep", with JPEGs in '
-            'a form that decodes about twice as fast. "jpeg": all encoded anew. "raw": all decoded.',
+            '"lossless": the same pixels, as baseline JPEGs without metadata (CMYK: as RGB at quality 100), '
+            'or as pixels where the file is no JPEG. "keep": JPEG, PNG and WebP files byte for byte. "dct": '
+            'as "keep", with JPEGs in a form that decodes about twice as fast. "jpeg": all encoded anew. '
+            '"raw": all decoded.',
             {
                 "pack": "How images are stored: with the same pixels, files byte for byte, in a form that "
                 "decodes faster, all encoded anew, or all decoded.",
