@@ -280,6 +280,19 @@ def _row(*cells: str | float | None) -> str:
     return f"| {' | '.join(_text(cell) if isinstance(cell, str) else _number(cell) for cell in cells)} |"
 
 
+def _decoders(_: str) -> str:
+    """A table of the decoders that bench_imread.py ran in its harness: rates as times of Pillow's under
+    torch's DataLoader."""
+    document = json.loads((RESULTS / "imread.json").read_text())
+    workers = document["workers"].split(",")[0]
+    columns = {"memory": "no loader", f"torch{workers}": "DataLoader", f"fastload{workers}": "FastLoader"}
+    rows = sorted(document["rows"], key=lambda row: row["memory"] or 0.0, reverse=True)
+    return "\n".join(
+        [f"| decoder | {' | '.join(columns.values())} |", "|---|" + "---:|" * len(columns)]
+        + [_row(row["decoder"], *(row[key] for key in columns)) for row in rows]
+    )
+
+
 def _bound(target: dict[str, Any]) -> str:
     return (
         "no bound" if target["bound"] is None else f"{'≤' if target['at_most'] else '≥'} {target['bound']:g}"
@@ -303,7 +316,13 @@ def expand(markdown: str) -> str:
     """A page's text with its generated parts in it."""
 
     def part(match: re.Match[str]) -> str:
-        parts = {"cli": _command, "names": _directives, "peers": _peers, "rates": _rates}
+        parts = {
+            "cli": _command,
+            "decoders": _decoders,
+            "names": _directives,
+            "peers": _peers,
+            "rates": _rates,
+        }
         made = parts.get(match[1])
         return _results() if made is None else made(match[2])
 
