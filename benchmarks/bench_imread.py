@@ -51,6 +51,7 @@ DECODERS = (
     "torchvision",
     "turbojpeg",
 )
+SEEN = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 REPEATS = 4
 """Times that a timed pass decodes the photographs: the fastest decoder must take LEAST_S."""
 LEAST_S = 0.25
@@ -124,7 +125,11 @@ class Harness:
     def unable(self, decoder: str) -> str | None:
         """Why a decoder decodes nothing here; None if it does."""
         done = subprocess.run(
-            [self.python, "-c", ABLE, decoder, self.files[0]], capture_output=True, text=True, check=False
+            [self.python, "-c", ABLE, decoder, self.files[0]],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=SEEN,
         )
         return environments.last_error(done.stderr) if done.returncode else None
 
@@ -223,11 +228,11 @@ def _run(command: Sequence[object]) -> None:
 
 
 def _output(command: Sequence[object]) -> str:
-    """The standard output of a command; ends the script with its last error if it fails. Not run in the
+    """The standard output of a command; ends the script with its last error if it fails. It does not see the
     checkout, whose fastload Python would find beside the one installed."""
     HOME.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, check=False, cwd=HOME
+        [str(part) for part in command], capture_output=True, text=True, check=False, cwd=HOME, env=SEEN
     )
     if done.returncode:
         text = f"{done.stdout}\n{done.stderr}"

@@ -468,6 +468,22 @@ def chosen(only: str) -> list[Peer]:
     return [peer for peer in PEERS if peer.name in {FIRST, OURS, *only.split(",")}]
 
 
+def joined(document: common.Json, rows: Sequence[common.Json], pins: common.Json) -> common.Json:
+    """A saved result in which the rows of some peers are others. Their ratios are of a run of their own, as
+    its note says; the two rows that ratios are to stay as they are."""
+    new = [row for row in rows if row["name"] not in (FIRST, OURS)]
+    names = {row["name"] for row in new}
+    order = [peer.name for peer in PEERS]
+    kept = [row for row in document["peers"] if row["name"] not in names]
+    said = f"{', '.join(sorted(names))}: of {common.today()}, in a run beside {FIRST} and {OURS} alone"
+    return {
+        **document,
+        "note": "; ".join(filter(None, [document["note"], said])),
+        "peers": sorted([*kept, *new], key=lambda row: order.index(row["name"])),
+        "pins": {**document["pins"], **pins},
+    }
+
+
 def main() -> int:
     """Prepares, measures, and shows the table."""
     options = common.parser(__doc__, rounds=3, seconds=3.0)
@@ -484,7 +500,8 @@ def main() -> int:
         "--only",
         type=chosen,
         default=PEERS,
-        help=f"names of rows, with commas, beside {FIRST} and {OURS} (default: all)",
+        help=f"names of rows, with commas, beside {FIRST} and {OURS} (default: all); --save puts them among "
+        "those that were saved",
     )
     options.add_argument("--note", help="kept with the result: what disturbed it, say")
     arguments = options.parse_args()
@@ -507,6 +524,11 @@ def main() -> int:
         peer.program: (environments.PINS / f"{peer.program}.txt").read_text().split()
         for peer in contest.peers
     }
+    saved = common.RESULTS / f"{arguments.save}.json"
+    if arguments.only is not PEERS and arguments.save and saved.exists():
+        document = joined(json.loads(saved.read_text(encoding="utf-8")), rows, pins)
+        saved.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        return 0
     return common.finish("peers", arguments, [], note=arguments.note, peers=rows, pins=pins)
 
 

@@ -222,13 +222,18 @@ def outcome(targets: Sequence[Target]) -> Table:
     return made
 
 
+def today() -> str:
+    """The date that results have."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
 def finish(name: str, arguments: argparse.Namespace, targets: Sequence[Target], **details: Any) -> int:
     """Prints the targets, keeps the result when --save asks for it, returns the exit status."""
     if targets:
         console.print(outcome(targets))
     document = {
         "benchmark": name,
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "date": today(),
         "machine": measure.machine_facts(),
         "rounds": arguments.rounds,
         "workers": arguments.workers,

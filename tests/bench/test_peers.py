@@ -126,3 +126,21 @@ def test_installers_error_is_one_line(bench: Any) -> None:
         "subprocess-exited-with-error\n"
     )
     assert bench.environments.last_error(said) == "RuntimeError: no package opencv4."
+
+
+def test_rows_of_a_later_run_join_those_that_were_saved(bench: Any) -> None:
+    """Chosen rows take their place in the order of peers, the note says of which run they are, and the rows
+    that ratios are to stay."""
+    saved = {
+        "note": None,
+        "peers": [{"name": name, "rate": 1} for name in ("pillow", "dali", "ffcv", "fastload-packed")],
+        "pins": {"dali": ["a==1"], "ffcv": ["b==1"]},
+    }
+    new = [{"name": name, "rate": 2} for name in ("pillow", "dali", "dali-dynamic", "fastload-packed")]
+    made = bench.joined(saved, new, {"dali": ["a==2"]})
+    order = [peer.name for peer in bench.PEERS]
+    rates = {row["name"]: row["rate"] for row in made["peers"]}
+    assert rates == {"pillow": 1, "ffcv": 1, "dali": 2, "dali-dynamic": 2, "fastload-packed": 1}
+    assert list(rates) == sorted(rates, key=order.index)
+    assert made["note"].startswith("dali, dali-dynamic: of 2")
+    assert made["pins"] == {"dali": ["a==2"], "ffcv": ["b==1"]}
