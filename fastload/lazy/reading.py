@@ -148,10 +148,15 @@ class FileCalls:
         return self._again("read", size)
 
     def leave(self) -> None:
-        """Puts the file where Pillow has left this one, if it stands behind that."""
+        """Puts the file where Pillow has left this one, if it stands behind that.
+
+        Pillow makes no such call, so one that fails is made once more.
+        """
         if any(type(call.result) is bytes and call.result for call in self._made):
-            with suppress(Exception):
-                self._file.seek(self._given)
+            for _ in range(2):
+                with suppress(Exception):
+                    self._file.seek(self._given)
+                    break
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lazy_helpers import both, files, is_lazy, lazily
 from PIL import Image, ImageFile
@@ -166,6 +166,7 @@ def test_short_reads_and_other_bytes(name: str, looks: list[str], most: int, kin
     assert lazy == plain
 
 
+@example("marker inside", ["asarray"], 44, OSError, 1000)  # in the seek that gives back what was read ahead
 @given(undamaged, some_looks, st.integers(0, 400), st.sampled_from(ERRORS), st.sampled_from([65536, 1000]))
 @settings(max_examples=250, print_blob=True)
 def test_a_call_that_fails(name: str, looks: list[str], number: int, error: Any, block: int) -> None:
