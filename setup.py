@@ -40,7 +40,8 @@ MACOS = "macosx_11_0_universal2"
 """The platform of the wheel for macOS: 11 is the oldest that torch supports, on both kinds of CPUs."""
 SANITIZERS = ("address", "undefined", "thread")
 WARNINGS = ["-Wall", "-Wextra"]
-# What Cython writes is not ours to tidy.
+# What Cython writes is not ours to tidy. It calls csrc, so it is made for size, and nobody unwinds it.
+FOR_SIZE = ["-Os", "-fno-asynchronous-unwind-tables"]
 GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-maybe-uninitialized"]
 
 
@@ -159,7 +160,7 @@ class BuildNative(build_ext):
         cflags, libs = library_flags()
         sanitizers = sanitizer_flags()
         # Contraction into fused multiply-adds would give other pixels on CPUs that have them.
-        ext.extra_compile_args = ["-O3", "-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+        ext.extra_compile_args = ["-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
         ext.extra_compile_args += [*sanitizers, *cflags]
         ext.extra_link_args = ["-pthread", *sanitizers[:1], *libs, "-lm"]
         self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
@@ -190,15 +191,16 @@ class BuildNative(build_ext):
             if not self.force and os.path.exists(path):
                 if os.path.getmtime(path) > max(newest, os.path.getmtime(source)):
                     return [path]
-            # What Cython generates calls csrc; made for size, the wheel is a tenth smaller.
-            warnings = WARNINGS + (self._werror if source.startswith("csrc") else [*GENERATED, "-Os"])
+            of_csrc = source.startswith("csrc")
+            warnings = WARNINGS + (self._werror if of_csrc else GENERATED)
+            level = ["-O3"] if of_csrc else FOR_SIZE
             return list(
                 whole(
                     [source],
                     output_dir=self.build_temp,
                     include_dirs=ext.include_dirs,
                     debug=self.debug,
-                    extra_postargs=[*ext.extra_compile_args, *warnings],
+                    extra_postargs=[*level, *ext.extra_compile_args, *warnings],
                 )
             )
 

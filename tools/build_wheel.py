@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SMALL = ["--strip", "--zip-compression-level", "9"]
 
 
 def prefer_archive(module: str, folder: Path) -> None:
@@ -71,7 +72,7 @@ def build_wheel(out: Path) -> Path:
         options = ["--no-build-isolation", "--no-deps", "--wheel-dir", plain]
         for command in (
             [*pip, "wheel", str(ROOT), *options],
-            [sys.executable, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", str(out), "WHEEL"],
+            [sys.executable, "-m", "auditwheel", "repair", *SMALL, "--wheel-dir", str(out), "WHEEL"],
         ):
             words = [str(next(Path(plain).glob("*.whl"))) if word == "WHEEL" else word for word in command]
             if subprocess.run(words, env=environment, check=False).returncode:
