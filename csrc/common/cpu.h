@@ -18,7 +18,7 @@ typedef enum fl_cpu_feature {
     FL_CPU_FMA = 8,
     FL_CPU_NEON = 16,
     FL_CPU_PDEP = 32,  /* BMI2 whose pdep and pext are not microcode */
-    FL_CPU_AVX512 = 64, /* F, BW, DQ, VL and VBMI2 */
+    FL_CPU_AVX512 = 64, /* F, BW, DQ, VL, VBMI and VBMI2 */
     FL_CPU_F16C = 128
 } fl_cpu_feature;
 

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+# cython: auto_pickle=False, optimize.unpack_method_calls=False
 """The native engine, thinly: each part in a file of its own, one module, so that one copy of csrc serves all.
 
 What csrc declares is in c_<room>.pxd, once; each part names at its top what it takes of it. A part uses names
@@ -15,6 +16,7 @@ include "image.pxi"
 include "decoders.pxi"
 include "resample.pxi"
 include "exact.pxi"
+include "colour.pxi"
 include "pack.pxi"
 include "dct.pxi"
 include "planes.pxi"

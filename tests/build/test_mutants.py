@@ -96,7 +96,7 @@ def test_list_of_faults() -> None:
         "loader.py"
     }
     assert counts.keys() == expected
-    assert sum(counts.values()) == 86
+    assert sum(counts.values()) == 88
 
 
 def test_caught_and_survived(tmp_path: Path) -> None:

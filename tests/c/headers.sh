@@ -2,7 +2,7 @@
 # The rules of csrc that no compiler checks by itself: sh tests/c/headers.sh [libcsrc.a]
 #   each header can be included alone, and all together in both orders;
 #   every .c has its .h of the same name, and includes it first;
-#   an include goes to the same room or to one below: engine -> store, jpeg, png, webp, resize -> common;
+#   an include goes to the same room or to one below: engine -> store, jpeg, png, webp, resize, colour -> common;
 #   each global name of the library begins with a prefix of its room.
 set -eu
 CC=${CC:-cc}
@@ -29,7 +29,7 @@ done
 below() {
     case $1 in
     common) echo common ;;
-    engine) echo "common jpeg png webp resize store engine" ;;
+    engine) echo "common jpeg png webp resize colour store engine" ;;
     *) echo "common $1" ;;
     esac
 }
@@ -47,6 +47,7 @@ prefixes() {
     png) echo 'fl_png_' ;;
     webp) echo 'fl_webp_' ;;
     resize) echo 'fl_resize' ;;
+    colour) echo 'fl_colour_' ;;
     store) echo 'fl_(store|record|files|open_files|page_cache|place|table|attached|planes|varying|rle|edges)_' ;;
     engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|decoder|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|trace|watch)' ;;
     esac

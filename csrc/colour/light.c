@@ -1,0 +1,35 @@
+#include "colour/light.h"
+
+#include "common/cpu.h"
+
+FL_INLINE void grey_of(fl_colour_planes *planes, const uint8_t light[FL_COLOUR_BLOCK]) {
+    memcpy(planes->r, light, FL_COLOUR_BLOCK);
+    memcpy(planes->g, light, FL_COLOUR_BLOCK);
+    memcpy(planes->b, light, FL_COLOUR_BLOCK);
+}
+
+/* The functions of this file, with a version of the lights of a block. */
+#define VERSION(name, attribute, version)                                                                    \
+    attribute FL_INLINE void grey_block##version(fl_colour_planes *planes, uint8_t light[FL_COLOUR_BLOCK]) { \
+        fl_colour_block_light##version(planes, light);                                                       \
+        grey_of(planes, light);                                                                              \
+    }                                                                                                        \
+    attribute static void lights_##name(const uint8_t *rgb, size_t pixels, uint8_t *out) {                   \
+        FL_COLOUR_BYTES(version, rgb, pixels, out, fl_colour_block_light##version, &planes);                 \
+    }                                                                                                        \
+    attribute static void grey_##name(uint8_t *rgb, size_t pixels) {                                         \
+        uint8_t light[FL_COLOUR_BLOCK];                                                                      \
+        FL_COLOUR_BLOCKS(version, rgb, pixels, grey_block##version, light);                                  \
+    }
+
+VERSION(plain, FL_PLAIN, )
+#if defined(__x86_64__)
+VERSION(avx2, FL_AVX2, _avx2)
+#define CHOSEN(name) (fl_cpu_has(FL_CPU_AVX2) ? name##_avx2 : name##_plain)
+#else
+#define CHOSEN(name) name##_plain
+#endif
+
+void fl_colour_light(const uint8_t *rgb, size_t pixels, uint8_t *out) { CHOSEN(lights)(rgb, pixels, out); }
+
+void fl_colour_grey(uint8_t *rgb, size_t pixels) { CHOSEN(grey)(rgb, pixels); }
