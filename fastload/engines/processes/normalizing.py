@@ -74,9 +74,16 @@ def _is_plain(tensor: object) -> bool:
         and tensor.layout is torch.strided
         and not tensor.requires_grad
         and not tensor.is_neg()
-        and not torch._C._len_torch_function_stack()
-        and not torch._C._len_torch_dispatch_stack()
-        and not torch._C._functorch.maybe_current_level()
+        and not is_watched()
+    )
+
+
+def is_watched() -> bool:
+    """Returns True where other code sees each of torch's operators, or they run in another way."""
+    return bool(
+        torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._functorch.maybe_current_level()
     )
 
 

@@ -28,7 +28,7 @@ from fastload.batch.collate import advice_on
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
 from fastload.common.system import keep_memory
-from fastload.engines.processes import messages, normalizing
+from fastload.engines.processes import messages, normalizing, to_tensor
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
@@ -147,6 +147,7 @@ class Worker:
         if job.lazy is not None:
             opening.install(job.lazy)
             normalizing.install()
+            to_tensor.install()
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)
