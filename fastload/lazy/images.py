@@ -26,12 +26,14 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import threading
 from collections.abc import Callable
 from types import MethodType
 from typing import Any, SupportsIndex
 
 from PIL import Image, JpegImagePlugin
 
+from fastload.common.originals import original
 from fastload.lazy import counts, pillow_code
 from fastload.lazy.compressed import CompressedImage, Known
 from fastload.lazy.core_image import LazyCore
@@ -191,7 +193,8 @@ class FastFile(LazyFile):
     _view, _fast = _FastFileView, True
 
 
-_KINDS: frozenset[type] = frozenset((LazyImage, LazyFile, FastFile))
+KINDS: frozenset[type] = frozenset((LazyImage, LazyFile, FastFile))
+"""The lazy classes."""
 for _lazy in (LazyImage, LazyFile, FastFile):
     _lazy.__name__, _lazy.__qualname__, _lazy.__module__ = (
         _lazy._plain.__name__,
@@ -233,7 +236,7 @@ def _differs(image: object) -> bool:
     So it is once a program has replaced code that this room stands in for, in Pillow or in the image, or has
     given it a palette.
     """
-    if type(image) not in _KINDS or _replaced():
+    if type(image) not in KINDS or _replaced():
         return True
     held = image.__dict__
     return not _METHODS.isdisjoint(held) or bool(held.get("palette"))
@@ -309,8 +312,7 @@ def _composed(function: _Function, image: Any, *args: object, **options: object)
     if _differs(image):
         _make_plain(image, function.__name__)
         return function(image, *args, **options)
-    view = object.__new__(image._view)
-    view.__dict__ = image.__dict__
+    view = _view_of(image)
     result = function(view, *args, **options)
     core = view.__dict__.get(_SLOT)
     if core is not None and (type(core) is not LazyCore or core.made):
@@ -318,14 +320,83 @@ def _composed(function: _Function, image: Any, *args: object, **options: object)
             counts.whole(function.__name__)
             view.__dict__[_SLOT] = core.real()
         _settle(image)
-    made: type = type(result)
-    if made is _ImageView:
-        result.__class__ = LazyImage
+    for each in result if type(result) is tuple else (result,):
+        made: type = type(each)
+        if made is _ImageView:
+            each.__class__ = LazyImage
     return result
 
 
-for _name in ("copy", "__copy__", "crop", "resize", "reduce", "thumbnail", "transpose", "convert"):
+def _view_of(image: Any) -> Image.Image:
+    view: Image.Image = object.__new__(image._view)
+    view.__dict__ = image.__dict__
+    return view
+
+
+def _pasted(function: _Function, image: Any, im: object, *args: object, **options: object) -> object:
+    """Calls Pillow's paste() with a view of what is pasted, if that is lazy."""
+    source = _view_of(im) if core_of(im) is not None else im
+    return _composed(function, image, source, *args, **options)
+
+
+def _transformed(function: _Function, image: Any, *args: object, **options: object) -> object:
+    """Calls Pillow's transform(), which makes a canvas by Image.new: that must be the stand-in, whose images
+    meanwhile are all of a lazy class."""
+    new = vars(Image)["new"]
+    if original(new) is new:
+        _make_plain(image, "transform")
+    before, _thread.transforms = _thread.transforms, True
+    try:
+        return _composed(function, image, *args, **options)
+    finally:
+        _thread.transforms = before
+
+
+class _Thread(threading.local):
+    """A thread, and whether it is in a call of Pillow's.
+
+    Attributes:
+        transforms: it is in Pillow's transform() of a lazy image.
+    """
+
+    transforms = False
+
+
+_thread = _Thread()
+
+
+def canvas(image: Image.Image) -> Image.Image:
+    """A plain image as Image.new gives it to Pillow's own code: in transform() of a lazy class."""
+    if _thread.transforms and type(image) is _Plain:
+        image.__dict__[_SLOT] = LazyCore.around(image.__dict__[_SLOT])
+        image.__class__ = LazyImage
+    return image
+
+
+def core_of(image: object) -> LazyCore | None:
+    """The LazyCore of a lazy image; None for any other. A file is read for it.
+
+    Raises:
+        Whatever Pillow raises about the file.
+    """
+    return _core_of(image, "im") if type(image) in KINDS else None
+
+
+def image_of(like: Image.Image, core: LazyCore) -> Image.Image:
+    """A lazy image of these pixels, with the attributes that Pillow copies from another."""
+    made: Any = _PillowFace._new(like, core)  # type: ignore[arg-type]
+    made.__class__ = LazyImage
+    result: Image.Image = made
+    return result
+
+
+for _name in (
+    *("copy", "__copy__", "crop", "resize", "reduce", "thumbnail", "transpose", "convert"),
+    *("point", "filter", "histogram", "split", "getchannel", "_Image__transformer"),
+):
     setattr(_Lazy, _name, _Method(_name, _composed))
+setattr(_Lazy, "paste", _Method("paste", _pasted))  # noqa: B010
+setattr(_Lazy, "transform", _Method("transform", _transformed))  # noqa: B010
 setattr(_Lazy, "load", _Method("load", _loaded))  # noqa: B010
 setattr(_Lazy, "tobytes", _Method("tobytes", _bytes_of))  # noqa: B010
 

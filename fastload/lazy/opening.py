@@ -1,7 +1,7 @@
 """Opening: makes Pillow open JPEGs as lazy images, in this process or around one call.
 
 NOTE [ opening: where Pillow is met ]
-Programs hold `Image.open` under many names, so nothing of Pillow's is replaced. Image.open finds the function
+Programs hold `Image.open` under many names, so it is not replaced. Image.open finds the function
 that makes an image file in a table, Image.OPEN; the entry of "JPEG" is exchanged for one that calls Pillow's
 own and then gives the image its lazy class.
 1. Pillow is not imported for this: where a program has not imported its JPEG plugin yet, an import hook waits
@@ -24,6 +24,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fastload.common.imports import after_import
@@ -69,8 +70,13 @@ class _Opening:
         """Puts Pillow's own entry back once no image is to be lazy, unless another has been registered
         meanwhile."""
         table = getattr(sys.modules.get("PIL.Image"), "OPEN", {})
-        if not self.threads and self.everywhere is None and table.get("JPEG", (None,))[0] is self:
+        if self.threads or self.everywhere is not None:
+            return
+        if table.get("JPEG", (None,))[0] is self:
             table["JPEG"] = self._own
+        functions = sys.modules.get("fastload.lazy.functions")
+        if functions is not None:
+            functions.take_away()
 
     def __call__(self, file: object, filename: object = None) -> Image.Image:
         """Pillow's function, and then the lazy class."""
@@ -96,6 +102,14 @@ def _classes() -> dict[Exactness, tuple[Any, Callable[[], bool | None]]]:
     return {"exact": (images.LazyFile, decoder_agrees), "fast": (images.FastFile, decoder_agrees)}
 
 
+@cache
+def _functions() -> ModuleType:
+    """The stand-ins for functions of Pillow; they import Pillow."""
+    from fastload.lazy import functions
+
+    return functions
+
+
 def _made_lazy(image: Image.Image, exactness: Exactness) -> str:
     """Gives an image that Pillow has opened its lazy class. Returns why not, or "" if that is done or the
     class is a program's."""
@@ -109,6 +123,7 @@ def _made_lazy(image: Image.Image, exactness: Exactness) -> str:
     if image.mode not in ("RGB", "L"):
         return f"mode {image.mode}"
     image.__class__ = lazy
+    _functions().put()
     counts.opened()
     return ""
 

@@ -28,6 +28,8 @@ METHODS = (
         "transpose",
         "convert",
     ),
+    *("point", "filter", "histogram", "split", "getchannel", "transform", "_Image__transformer", "paste"),
+    *("_ensure_mutable", "_copy"),
     *("tobytes", "_new", "_copy_info", "load_prepare", "load_end", "load_read", "load_seek"),
 )
 """Methods that lazy images do themselves, and those that Pillow's own call on the way; an image may have
@@ -92,10 +94,10 @@ replaced = _PillowCode(
     ("PIL.Image:Image", _OF_IMAGES),
     ("PIL.ImageFile:ImageFile", (*_OF_IMAGES, "_open")),
     ("PIL.JpegImagePlugin:JpegImageFile", (*_OF_IMAGES, "_open")),
-    ("PIL.Image", ("_getdecoder", "_getencoder", "_conv_type_shape")),
+    ("PIL.Image", ("_getdecoder", "_getencoder", "_conv_type_shape", "new", "frombuffer", "blend", "merge")),
     ("PIL.ImageFile", ("_tilesort",)),
     ("PIL.JpegImagePlugin", ("jpeg_factory",)),
-    ("PIL._imaging", ("new", "jpeg_decoder", "raw_decoder", "raw_encoder")),
+    ("PIL._imaging", ("new", "fill", "blend", "merge", "jpeg_decoder", "raw_decoder", "raw_encoder")),
 ).replaced
 """Returns a clause that names what a program has put in the place of Pillow's code; "" where all is
 Pillow's own."""

@@ -1,96 +1,113 @@
-"""Recipe: how the pixels of an image follow from a compressed file: a region of it, and steps."""
+"""Recipe: how the pixels of an image follow from a source, mostly a region of a compressed file, by steps."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from fastload._native import core
 from fastload.lazy import resizing
+from fastload.lazy.colours import colours_of
 from fastload.lazy.compressed import CompressedImage, Region
 from fastload.lazy.pixels import Array, Core, to_core
-from fastload.lazy.steps import Crop, Step, ToRgb, flips, fourth_byte, resample_of
+from fastload.lazy.sources import FilePart, Held, Source
+from fastload.lazy.steps import Step, fourth_byte, resample_of
 
 STEPS_MOST = 32
 """Longer recipes are carried out, so that a loop over one image does not make one without end."""
 
 
 class Recipe:
-    """A region of a compressed image, and the steps that follow. It is never changed.
+    """A source, and the steps that follow. It is never changed.
 
     Attributes:
+        source: the beginning.
+        steps: those that follow.
         mode, size: those of the resulting image.
+        length: steps from a file on.
     """
 
-    __slots__ = ("_file", "_region", "_steps", "mode", "size")
+    __slots__ = ("length", "mode", "size", "source", "steps")
 
-    def __init__(
-        self, file: CompressedImage, region: Region, steps: tuple[Step, ...], mode: str, size: tuple[int, int]
-    ) -> None:
-        self._file, self._region, self._steps = file, region, steps
-        self.mode, self.size = mode, size
+    def __init__(self, source: Source, steps: tuple[Step, ...] = ()) -> None:
+        self.source, self.steps = source, steps
+        self.mode, self.size, self.length = source.mode, source.size, source.length
+        for step in steps:
+            self._extend(step)
+
+    def _extend(self, step: Step) -> None:
+        self.mode, self.size = step.mode(self.mode), step.size(self.size)
+        self.length += getattr(step, "length", 1)
 
     @classmethod
     def of_file(cls, file: CompressedImage) -> Recipe:
         """The recipe of all of a file."""
-        return cls(file, Region(0, 0, file.width, file.height), (), file.mode, (file.width, file.height))
+        return cls(FilePart(file, Region(0, 0, file.width, file.height)))
+
+    @property
+    def fourth(self) -> int | None:
+        """The fourth byte of the pixels as a core image, which some raw modes show. A decoder leaves 255 in
+        it, a resample 0, reductions and crops beyond the edges both. None: not the same in all of them."""
+        return fourth_byte(self.steps, self.source.fourth, self.source.size)
 
     def then(self, step: Step) -> Recipe | None:
         """The recipe with one more step; None: it would be too long."""
-        if isinstance(step, Crop) and not self._steps:
-            return self._cropped(step)
-        if len(self._steps) == STEPS_MOST:
-            return None
-        mode = "RGB" if isinstance(step, ToRgb) else self.mode
-        return Recipe(self._file, self._region, (*self._steps, step), mode, step.size(self.size))
+        other = None if self.steps else self.source.with_step(step)
+        if other is not None:
+            return Recipe(*other)
+        longer = Recipe.__new__(Recipe)
+        longer.source, longer.steps = self.source, (*self.steps, step)
+        longer.mode, longer.size, longer.length = self.mode, self.size, self.length
+        longer._extend(step)
+        return longer if longer.length <= STEPS_MOST else None
 
-    def _cropped(self, step: Crop) -> Recipe:
-        """The recipe of a smaller region; where the crop goes beyond the edges, its rest follows as a
-        step."""
-        left, upper, right, lower = step.box
-        width, height = self.size
-        x, y = min(max(left, 0), width - 1), min(max(upper, 0), height - 1)
-        x_end, y_end = max(min(right, width), x + 1), max(min(lower, height), y + 1)
-        region = Region(self._region.x + x, self._region.y + y, x_end - x, y_end - y)
-        size = step.size(self.size)
-        if (left, upper, right, lower) == (x, y, x_end, y_end):
-            return Recipe(self._file, region, (), self.mode, size)
-        rest = Crop((left - x, upper - y, right - x, lower - y))
-        return Recipe(self._file, region, (rest,), self.mode, size)
+    def held(self) -> Recipe:
+        """A recipe of the same pixels, from which several others go on: what steps make is made once for
+        all of them. Of a file NOTE [ compressed: one decode for several regions ] says what is."""
+        return Recipe(Held(self)) if self.steps else self
 
     def core(self, pixels: Array | None) -> Core:
-        """A core image with the pixels, which may have been made.
+        """A new core image with the pixels, which may have been made."""
+        fourth = self.fourth
+        if not self.steps or (fourth is None and self.mode == "RGB"):
+            return self.on_core()
+        return to_core(self.pixels() if pixels is None else pixels, fourth or 0)
 
-        A core image of mode RGB has a fourth byte in each pixel, which some raw modes show. A decoder leaves
-        255 in it, a resample 0; reductions and crops beyond the edges both. It is what Pillow's own steps
-        leave.
-        """
-        fourth, mixed = fourth_byte(self._steps, self._region[2:])
-        if mixed:
-            made = to_core(self._file.pixels(self._region))
-            for step in self._steps:
-                made = step.on_core(made)
-            return made
-        return to_core(self.pixels(fourth) if pixels is None else pixels, fourth)
+    def on_core(self) -> Core:
+        """A new core image, by Pillow's own steps."""
+        made = self.source.on_core()
+        for step in self.steps:
+            made = step.on_core(made)
+        return made
 
-    def pixels(self, fourth: int = 255) -> Array | Core:
-        """The pixels, as the last step leaves them; `fourth` as in core(), of a core image."""
-        value, steps = self._first()
+    def pixels(self) -> Array | Core:
+        """The pixels as the last step leaves them: an array that is not to be written to, or a core image."""
+        value, steps = self.source.pixels(self.steps)
         while steps:
-            fused = resample_of(steps)
-            made = None
-            if isinstance(value, np.ndarray):
-                made = steps[0].on_array(value) if fused is None else resizing.resample(value, fused[0])
+            made, count = _by_array(value, steps) if isinstance(value, np.ndarray) else (None, 1)
             if made is None:
-                value, steps = steps[0].on_core(to_core(value, fourth)), steps[1:]
+                value = steps[0].on_core(to_core(value, self._fourth_before(len(steps))))
             else:
-                value, steps = made, steps[1 if fused is None else fused[1] :]
+                value = made
+            steps = steps[count:]
         return value
 
-    def _first(self) -> tuple[Array | Core, tuple[Step, ...]]:
-        """The pixels after as many steps as the decoder does itself, and the steps that are left."""
-        fused = resample_of(self._steps)
-        if fused is not None:
-            made = self._file.resampled(self._region, fused[0])
-            if made is not None:
-                return made, self._steps[fused[1] :]
-        hflip, vflip, count = flips(self._steps)
-        return self._file.pixels(self._region, hflip, vflip), self._steps[count:]
+    def _fourth_before(self, left: int) -> int:
+        """The fourth byte before the last `left` steps; any, if it differs from pixel to pixel."""
+        done = self.steps[: len(self.steps) - left]
+        return fourth_byte(done, self.source.fourth, self.source.size) or 0
+
+
+def _by_array(pixels: Array, steps: Sequence[Step]) -> tuple[Array | None, int]:
+    """The pixels after the first steps, by one native call, and their number; None and 1: only a core image
+    does the first."""
+    fused = resample_of(steps)
+    if fused is not None:
+        made = resizing.resample(pixels, fused[0])
+        if made is not None:
+            return made, fused[1]
+    colours = colours_of(steps)
+    if colours:
+        return core.colour(pixels, colours), len(colours)
+    return steps[0].on_array(pixels), 1

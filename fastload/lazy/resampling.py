@@ -52,7 +52,7 @@ _PROBES = (
 )
 
 
-def _picture(width: int, height: int, channels: int) -> Array:
+def noise(width: int, height: int, channels: int) -> Array:
     """The same noise each time: black and white on the left, where bicubic overshoots."""
     count = width * height * channels
     words = (np.arange(1, count + 1, dtype=np.uint64) * 0x9E3779B97F4A7C15) >> np.uint64(56)
@@ -77,7 +77,7 @@ def _agrees(order: str) -> bool:
     known = {int(each) for each in Resampling}
     for probe in _PROBES:
         for channels in (3, 1):
-            pixels = _picture(probe.width, probe.height, channels)
+            pixels = noise(probe.width, probe.height, channels)
             box = probe.box or (0, 0, probe.width, probe.height)
             for number in known & FILTERS.keys():
                 wanted = _resized_by_pillow(pixels, probe.size, number, box)

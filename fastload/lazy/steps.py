@@ -1,10 +1,10 @@
-"""Steps: what a recipe does to the pixels of its region, one after the other, each as Pillow's core image
-does it."""
+"""Steps: what a recipe does to the pixels that it begins with, one after the other, each as Pillow's core
+image does it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image
@@ -13,22 +13,74 @@ from fastload.lazy import resizing
 from fastload.lazy.pixels import Array, Core
 from fastload.lazy.resizing import Resample
 
+Size = tuple[int, int]
 
-class Crop(NamedTuple):
-    """A box of the pixels, (left, upper, right, lower); beyond their edges it is filled with zeros."""
 
-    box: tuple[int, int, int, int]
+class Step(Protocol):
+    """One step. It is never changed."""
 
-    def size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Size of the result."""
-        return self.box[2] - self.box[0], self.box[3] - self.box[1]
+    def mode(self, mode: str) -> str:
+        """Mode of the result."""
+
+    def size(self, size: Size) -> Size:
+        """(width, height) of the result."""
+
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """The fourth byte of a result's pixels where it was `value` in those of a core image of mode RGB, of
+        a size; None: it is not the same in all of them."""
 
     def on_array(self, pixels: Array) -> Array | None:
         """The result, by native code; None: only a core image does it."""
+
+    def on_core(self, core: Core) -> Core:
+        """The result, by Pillow."""
+
+
+class Kept:
+    """Mixin of steps: what most of them leave as it is."""
+
+    __slots__ = ()
+
+    def mode(self, mode: str) -> str:
+        """As Step.mode."""
+        return mode
+
+    def size(self, size: Size) -> Size:
+        """As Step.size."""
+        return size
+
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """As Step.fourth."""
+        return value
+
+
+class _Crop(NamedTuple):
+    box: tuple[int, int, int, int]
+
+
+class Crop(_Crop, Kept):
+    """A box of the pixels, (left, upper, right, lower); beyond their edges it is filled with zeros."""
+
+    __slots__ = ()
+
+    def size(self, size: Size) -> Size:
+        """As Step.size."""
+        return self.box[2] - self.box[0], self.box[3] - self.box[1]
+
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """As Step.fourth."""
+        return value if value == 0 or self._is_within(size) else None
+
+    def _is_within(self, size: Size) -> bool:
+        left, upper, right, lower = self.box
+        return left >= 0 and upper >= 0 and right <= size[0] and lower <= size[1]
+
+    def on_array(self, pixels: Array) -> Array | None:
+        """As Step.on_array."""
         left, upper, right, lower = self.box
         height, width = pixels.shape[:2]
         inside = pixels[max(upper, 0) : max(lower, 0), max(left, 0) : max(right, 0)]
-        if left >= 0 and upper >= 0 and right <= width and lower <= height:
+        if self._is_within((width, height)):
             return inside
         out = np.zeros((lower - upper, right - left, *pixels.shape[2:]), np.uint8)
         x, y = max(-left, 0), max(-upper, 0)
@@ -36,16 +88,20 @@ class Crop(NamedTuple):
         return out
 
     def on_core(self, core: Core) -> Core:
-        """The result, by Pillow."""
+        """As Step.on_core."""
         return core.crop(self.box)
 
 
-class Resize(NamedTuple):
-    """A box of the pixels, resampled to a size."""
-
-    to: tuple[int, int]
+class _Resize(NamedTuple):
+    to: Size
     filter: int
     box: tuple[float, float, float, float]
+
+
+class Resize(_Resize, Kept):
+    """A box of the pixels, resampled to a size."""
+
+    __slots__ = ()
 
     @property
     def resamples(self) -> bool:
@@ -56,57 +112,73 @@ class Resize(NamedTuple):
         )
         return self.filter != Image.Resampling.NEAREST and not whole
 
-    def size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Size of the result."""
+    def size(self, size: Size) -> Size:
+        """As Step.size."""
         return self.to
 
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """As Step.fourth."""
+        return 0 if self.resamples else value
+
     def on_array(self, pixels: Array) -> Array | None:
-        """The result, by native code; None: only a core image does it."""
+        """As Step.on_array."""
         return resizing.resample(
             pixels, resizing.Resample(self.to, self.filter, self.box, (0, 0, *self.to), False, False)
         )
 
     def on_core(self, core: Core) -> Core:
-        """The result, by Pillow."""
+        """As Step.on_core."""
         return core.resize(self.to, self.filter, self.box)
 
 
-class Reduce(NamedTuple):
-    """A box of the pixels, (left, upper, right, lower), of which the means of blocks of (width, height)
-    are taken."""
-
+class _Reduce(NamedTuple):
     factor: tuple[int, int]
     box: tuple[int, int, int, int]
 
-    def size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Size of the result."""
+
+class Reduce(_Reduce, Kept):
+    """A box of the pixels, (left, upper, right, lower), of which the means of blocks of (width, height)
+    are taken."""
+
+    __slots__ = ()
+
+    def size(self, size: Size) -> Size:
+        """As Step.size."""
         (across, down), (left, upper, right, lower) = self.factor, self.box
         return -(-(right - left) // across), -(-(lower - upper) // down)
 
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """As Step.fourth."""
+        return 0 if value == 0 else None
+
     def on_array(self, pixels: Array) -> Array | None:
-        """The result, by native code; None: only a core image does it."""
+        """As Step.on_array."""
         return resizing.reduce(pixels, self.factor, self.box)
 
     def on_core(self, core: Core) -> Core:
-        """The result, by Pillow."""
+        """As Step.on_core."""
         return core.reduce(self.factor, self.box)
 
 
-class Transpose(NamedTuple):
-    """A flip, or a turn by 90 degrees."""
-
+class _Transpose(NamedTuple):
     method: int
 
-    def size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Size of the result."""
+
+class Transpose(_Transpose, Kept):
+    """A flip, or a turn by 90 degrees."""
+
+    __slots__ = ()
+
+    def size(self, size: Size) -> Size:
+        """As Step.size."""
         return (size[1], size[0]) if self.method in _TURNS else size
 
     def on_array(self, pixels: Array) -> Array | None:
-        """The result, by native code; None: only a core image does it."""
+        """As Step.on_array."""
         return pixels[::-1] if self.method == Image.Transpose.FLIP_TOP_BOTTOM else None
 
     def on_core(self, core: Core) -> Core:
-        """The result, by Pillow."""
+        """As Step.on_core."""
         return core.transpose(self.method)
 
 
@@ -124,42 +196,34 @@ _FLIPS = {
 """The flips that are one: (left and right, top and bottom)."""
 
 
-class ToRgb(NamedTuple):
+class ToRgb(Kept):
     """Three equal channels of a grey one."""
 
-    def size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Size of the result."""
-        return size
+    __slots__ = ()
+
+    def mode(self, mode: str) -> str:
+        """As Step.mode."""
+        return "RGB"
+
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """As Step.fourth."""
+        return 255
 
     def on_array(self, pixels: Array) -> Array | None:
-        """The result, by native code; None: only a core image does it."""
+        """As Step.on_array."""
         return np.repeat(pixels[:, :, None], 3, axis=2)
 
     def on_core(self, core: Core) -> Core:
-        """The result, by Pillow."""
+        """As Step.on_core."""
         return core.convert("RGB", Image.Dither.FLOYDSTEINBERG)
 
 
-Step: TypeAlias = Crop | Resize | Reduce | Transpose | ToRgb
-
-
-def fourth_byte(steps: Sequence[Step], size: tuple[int, ...]) -> tuple[int, bool]:
-    """The fourth byte of pixels after some steps on decoded pixels of a size, and True if it is not the
+def fourth_byte(steps: Sequence[Step], value: int | None, size: Size) -> int | None:
+    """The fourth byte of pixels after some steps on pixels of a size that had `value`; None: it is not the
     same in all of them."""
-    value, mixed = 255, False
     for step in steps:
-        width, height = size
-        if isinstance(step, ToRgb):
-            value, mixed = 255, False
-        elif isinstance(step, Resize) and step.resamples:
-            value, mixed = 0, False
-        elif isinstance(step, Reduce):
-            mixed |= value != 0
-        elif isinstance(step, Crop):
-            left, upper, right, lower = step.box
-            mixed |= value != 0 and not (left >= 0 and upper >= 0 and right <= width and lower <= height)
-        size = step.size((width, height))
-    return value, mixed
+        value, size = step.fourth(value, size), step.size(size)
+    return value
 
 
 def flips(steps: Sequence[Step]) -> tuple[bool, bool, int]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lazy_helpers import LAZY, both, files, is_lazy, lazily
-from PIL import Image, ImageChops, ImageEnhance, ImageFile, ImageOps
+from PIL import Image, ImageChops, ImageEnhance, ImageFile, ImageFilter, ImageOps
 
 Move = Callable[[Image.Image], Any]
 """One call on an image: it gives an image to go on with, or a value that is compared."""
@@ -120,12 +120,90 @@ composing = st.one_of(
         ]
     ),
 )
+factors = st.sampled_from([0, 1, 0.0, 1.0, -0.5, 2.5, 300.0, np.float64(0.3), 1e38, 1e39, True]) | st.floats(
+    0, 2
+).map(lambda x: round(x, 3))
+radii = st.sampled_from([0, 0.3, 1, 2.7, (1.5, 0), (0, 3.2), 30, -1, np.float64(0.7), 1e5])
+colours = st.sampled_from([None, 0, 7, "red", (1, 2, 3), (1, 2, 3, 4), (300, -1, 5), 1.5])
+maps = st.lists(st.floats(-2, 2).map(lambda x: round(x, 3)), min_size=6, max_size=6)
+kinds = st.sampled_from([0, 2, 3, 1])
+
+
+def hue_turned(shift: int) -> Move:
+    """As torchvision's adjust_hue."""
+
+    def move(image: Image.Image) -> Any:
+        hue, saturation, value = image.convert("HSV").split()
+        turned = Image.fromarray(np.asarray(hue) + np.uint8(shift), "L")
+        return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
+
+    return move
+
+
+def on_canvas(size: tuple[int, int], colour: Any, at: tuple[int, int]) -> Move:
+    """Pasted onto a canvas."""
+
+    def move(image: Image.Image) -> Any:
+        canvas = Image.new(image.mode, size, colour)
+        canvas.paste(image, at)
+        return canvas
+
+    return move
+
+
+colouring = st.one_of(
+    st.tuples(st.sampled_from(["Brightness", "Contrast", "Color", "Sharpness"]), factors).map(
+        lambda a: lambda image: getattr(ImageEnhance, a[0])(image).enhance(a[1])
+    ),
+    st.integers(0, 255).map(hue_turned),
+    st.sampled_from(["GaussianBlur", "BoxBlur"]).flatmap(
+        lambda kind: radii.map(lambda r: lambda image: image.filter(getattr(ImageFilter, kind)(r)))
+    ),
+    st.sampled_from(
+        [
+            lambda image: image.filter(ImageFilter.SMOOTH),
+            lambda image: ImageOps.invert(image),
+            lambda image: ImageOps.solarize(image, 99),
+            lambda image: ImageOps.posterize(image, 3),
+            lambda image: ImageOps.equalize(image),
+            lambda image: ImageOps.autocontrast(image),
+            lambda image: ImageOps.autocontrast(image, 5, preserve_tone=True),
+            lambda image: ImageOps.grayscale(image),
+            lambda image: image.convert("L").convert("RGB"),
+            lambda image: image.convert("HSV"),
+            lambda image: image.split()[0],
+            lambda image: image.getchannel(0),
+            lambda image: image.convert("HSV").getchannel("V"),
+            lambda image: image.point(lambda x: x // 2),
+            lambda image: image.point(lambda x: x * 2.5 - 9),
+            lambda image: image.point([3] * 256),
+            lambda image: Image.merge("RGB", image.split()[::-1]),
+            lambda image: Image.merge("HSV", image.convert("HSV").split()[::-1]).convert("RGB"),
+            lambda image: Image.blend(image, image.transpose(0), 0.3),
+            lambda image: Image.blend(image.convert("L"), image, 0.3),
+        ]
+    ),
+    st.tuples(sizes, maps, kinds, colours).map(
+        lambda a: lambda image: image.transform(a[0], Image.Transform.AFFINE, a[1], a[2], fillcolor=a[3])
+    ),
+    st.tuples(sizes, maps, kinds).map(
+        lambda a: (
+            lambda image: image.transform(a[0], Image.Transform.PERSPECTIVE, (*a[1], 0.001, -0.002), a[2])
+        )
+    ),
+    st.tuples(st.integers(-400, 400), kinds, st.booleans(), colours).map(
+        lambda a: lambda image: image.rotate(a[0], a[1], a[2], fillcolor=a[3])
+    ),
+    st.tuples(st.integers(0, 9), colours).map(lambda a: lambda image: ImageOps.expand(image, a[0], a[1])),
+    st.builds(on_canvas, sizes, colours, st.tuples(st.integers(-70, 70), st.integers(-70, 70))),
+)
 looking = st.sampled_from(
     [
         lambda image: np.asarray(image),
         lambda image: np.array(image),
         lambda image: image.tobytes(),
         lambda image: image.tobytes("raw", "L"),
+        lambda image: image.tobytes("raw", "RGBX"),
         lambda image: image.getpixel((0, 0)),
         lambda image: list(image.resize((3, 2)).getdata()) if hasattr(image, "getdata") else None,
         lambda image: image.getextrema(),
@@ -192,7 +270,7 @@ def run(data: bytes, moves: list[Move]) -> Any:
 
 @given(
     st.sampled_from(sorted(set(files()) - {"empty", "no jpeg"})),
-    st.lists(composing | composing | looking, min_size=1, max_size=6),
+    st.lists(composing | colouring | looking, min_size=1, max_size=8),
 )
 @settings(max_examples=400, print_blob=True)
 def test_a_random_program_sees_no_difference(name: str, moves: list[Move]) -> None:
