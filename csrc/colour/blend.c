@@ -134,11 +134,16 @@ FL_AVX2 static void pixels_saturated_avx2(uint8_t *rgb, size_t pixels, float fac
     FL_COLOUR_BLOCKS(_avx2, rgb, pixels, saturated_avx2, factor);
 }
 
+FL_AVX512 static void pixels_saturated_avx512(uint8_t *rgb, size_t pixels, float factor) {
+    FL_COLOUR_BLOCKS(_avx512, rgb, pixels, saturated_avx2, factor);
+}
+
 static bool wide(float factor) { return fl_cpu_has(FL_CPU_AVX2) && fabsf(factor) <= FACTOR_MOST; }
 #else
 #define constant_avx2 constant_plain
 #define images_avx2 images_plain
 #define pixels_saturated_avx2 pixels_saturated_plain
+#define pixels_saturated_avx512 pixels_saturated_plain
 static bool wide(float factor) {
     (void)factor;
     return false;
@@ -163,5 +168,7 @@ void fl_colour_blend(uint8_t *bytes, const uint8_t *from, size_t count, float fa
 }
 
 void fl_colour_saturate(uint8_t *rgb, size_t pixels, float factor) {
-    (wide(factor) ? pixels_saturated_avx2 : pixels_saturated_plain)(rgb, pixels, factor);
+    if (!wide(factor)) pixels_saturated_plain(rgb, pixels, factor);
+    else if (fl_cpu_has(FL_CPU_AVX512)) pixels_saturated_avx512(rgb, pixels, factor);
+    else pixels_saturated_avx2(rgb, pixels, factor);
 }

@@ -120,7 +120,12 @@ BAND(avx2, FL_AVX2, _avx2)
 FL_AVX2 static void hue_avx2(uint8_t *rgb, size_t pixels, int shift) {
     FL_COLOUR_BLOCKS(_avx2, rgb, pixels, block, shift);
 }
-#define CHOSEN(name) (fl_cpu_has(FL_CPU_AVX2) ? name##_avx2 : name##_plain)
+BAND(avx512, FL_AVX512, _avx512)
+FL_AVX512 static void hue_avx512(uint8_t *rgb, size_t pixels, int shift) {
+    FL_COLOUR_BLOCKS(_avx512, rgb, pixels, block, shift);
+}
+#define CHOSEN(name)                                                                                         \
+    (fl_cpu_has(FL_CPU_AVX512) ? name##_avx512 : fl_cpu_has(FL_CPU_AVX2) ? name##_avx2 : name##_plain)
 #else
 #define CHOSEN(name) name##_plain
 #endif

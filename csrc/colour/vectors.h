@@ -96,6 +96,44 @@ FL_AVX2_INLINE void fl_colour_join_avx2(const fl_colour_planes *in, uint8_t *rgb
     }
 }
 
+/* The same two by permutations of 64 bytes, of two vectors at a time: byte i of a plane is byte 3 i + c of the
+ * pixels, and byte i of the pixels' vector k is pixel n / 3 of plane n modulo 3, n = 64 k + i. */
+#define FL_COLOUR_8(f, c, i)                                                                                 \
+    f(c, i), f(c, i + 1), f(c, i + 2), f(c, i + 3), f(c, i + 4), f(c, i + 5), f(c, i + 6), f(c, i + 7)
+#define FL_COLOUR_64(f, c)                                                                                   \
+    FL_COLOUR_8(f, c, 0), FL_COLOUR_8(f, c, 8), FL_COLOUR_8(f, c, 16), FL_COLOUR_8(f, c, 24),                \
+        FL_COLOUR_8(f, c, 32), FL_COLOUR_8(f, c, 40), FL_COLOUR_8(f, c, 48), FL_COLOUR_8(f, c, 56)
+#define FL_COLOUR_ALL(f)                                                                                     \
+    {                                                                                                        \
+        {FL_COLOUR_64(f, 0)}, {FL_COLOUR_64(f, 1)}, { FL_COLOUR_64(f, 2) }                                   \
+    }
+#define FL_COLOUR_OF_TWO(c, i) (3 * (i) + (c) < 128 ? 3 * (i) + (c) : 0)
+#define FL_COLOUR_OF_THIRD(c, i) (3 * (i) + (c) < 128 ? (i) : 3 * (i) + (c) - 64)
+#define FL_COLOUR_RED_GREEN(k, i) ((64 * (k) + (i)) / 3 + ((64 * (k) + (i)) % 3 == 1 ? 64 : 0))
+#define FL_COLOUR_BLUE(k, i) ((64 * (k) + (i)) % 3 == 2 ? (64 * (k) + (i)) / 3 + 64 : (i))
+
+FL_AVX512_INLINE void fl_colour_split_avx512(const uint8_t *rgb, fl_colour_planes *out) {
+    static const uint8_t of_two[3][64] = FL_COLOUR_ALL(FL_COLOUR_OF_TWO),
+                         of_third[3][64] = FL_COLOUR_ALL(FL_COLOUR_OF_THIRD);
+    const __m512i a = _mm512_loadu_si512(rgb), b = _mm512_loadu_si512(rgb + 64),
+                  third = _mm512_loadu_si512(rgb + 128);
+    uint8_t *planes[3] = {out->r, out->g, out->b};
+    for (int c = 0; c < 3; c++) {
+        const __m512i two = _mm512_permutex2var_epi8(a, _mm512_loadu_si512(of_two[c]), b);
+        _mm512_storeu_si512(planes[c], _mm512_permutex2var_epi8(two, _mm512_loadu_si512(of_third[c]), third));
+    }
+}
+
+FL_AVX512_INLINE void fl_colour_join_avx512(const fl_colour_planes *in, uint8_t *rgb) {
+    static const uint8_t red_green[3][64] = FL_COLOUR_ALL(FL_COLOUR_RED_GREEN),
+                         blue[3][64] = FL_COLOUR_ALL(FL_COLOUR_BLUE);
+    const __m512i r = _mm512_loadu_si512(in->r), g = _mm512_loadu_si512(in->g), b = _mm512_loadu_si512(in->b);
+    for (int k = 0; k < 3; k++) {
+        const __m512i two = _mm512_permutex2var_epi8(r, _mm512_loadu_si512(red_green[k]), g);
+        _mm512_storeu_si512(rgb + 64 * k, _mm512_permutex2var_epi8(two, _mm512_loadu_si512(blue[k]), b));
+    }
+}
+
 #endif
 
 /* Calls `kernel(planes, ...)` for each block of the pixels, with a version of split and join: what is beyond the

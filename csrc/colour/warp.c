@@ -50,6 +50,8 @@ FL_INLINE uint32_t word_of(const source *s, int32_t at) {
         memcpy(to, &(words), 3);                                                                             \
         memcpy((to) + 3, (const uint8_t *)&(words) + 4, 3);                                                  \
     } while (0)
+#define ROWS_DOUBLES(v) ((plain_doubles){(double)(int32_t)(v)[0], (double)(int32_t)(v)[1]})
+#define ROWS_INTS(v) ((plain_ints){(int32_t)(v)[0], (int32_t)(v)[1]})
 #include "colour/warp_rows.h"
 
 #if defined(__x86_64__)
@@ -57,6 +59,16 @@ FL_INLINE uint32_t word_of(const source *s, int32_t at) {
 #define ONE_BYTE(c) _mm_setr_epi8(c, -1, -1, -1, 4 + c, -1, -1, -1, 8 + c, -1, -1, -1, 12 + c, -1, -1, -1)
 
 #define THREE_BYTES _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1)
+
+#define ONE_COLOUR(at) _mm_setr_epi8(at, -1, -1, -1, at + 1, -1, -1, -1, at + 2, -1, -1, -1, -1, -1, -1, -1)
+#define COLOURS(set, from, v)                                                                                \
+    do {                                                                                                     \
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)(from));                                      \
+        (v)[0] = (set##_numbers)_mm_shuffle_epi8(bytes, ONE_COLOUR(0));                                      \
+        (v)[1] = (set##_numbers)_mm_shuffle_epi8(bytes, ONE_COLOUR(3));                                      \
+        (v)[2] = (set##_numbers)_mm_shuffle_epi8(bytes, ONE_COLOUR(6));                                      \
+        (v)[3] = (set##_numbers)_mm_shuffle_epi8(bytes, ONE_COLOUR(9));                                      \
+    } while (0)
 
 #define ROWS(name) avx2_##name
 #define ROWS_TARGET FL_AVX2
@@ -74,6 +86,11 @@ FL_INLINE uint32_t word_of(const source *s, int32_t at) {
         _mm_storel_epi64((__m128i *)(to), close);                                                            \
         _mm_storeu_si32((to) + 8, _mm_srli_si128(close, 8));                                                 \
     } while (0)
+#define ROWS_COLOURS(from, v) COLOURS(avx2, from, v)
+#define ROWS_DOUBLES(v) ((avx2_doubles)_mm256_cvtepi32_pd((__m128i)(v)))
+#define ROWS_INTS(v) ((avx2_ints)_mm256_cvttpd_epi32((__m256d)(v)))
+#define ROWS_COLOUR(v) ((avx2_colour)_mm256_cvtepi32_pd((__m128i)(v)))
+#define ROWS_NUMBERS(v) ((avx2_numbers)_mm256_cvttpd_epi32((__m256d)(v)))
 #include "colour/warp_rows.h"
 
 #define ROWS(name) avx512_##name
@@ -93,6 +110,11 @@ FL_INLINE uint32_t word_of(const source *s, int32_t at) {
         _mm_mask_storeu_epi8(to, 0xfff, _mm256_castsi256_si128(close));                                      \
         _mm_mask_storeu_epi8((to) + 12, 0xfff, _mm256_extracti128_si256(close, 1));                          \
     } while (0)
+#define ROWS_COLOURS(from, v) COLOURS(avx512, from, v)
+#define ROWS_DOUBLES(v) ((avx512_doubles)_mm512_cvtepi32_pd((__m256i)(v)))
+#define ROWS_INTS(v) ((avx512_ints)_mm512_cvttpd_epi32((__m512d)(v)))
+#define ROWS_COLOUR(v) ((avx512_colour)_mm256_cvtepi32_pd((__m128i)(v)))
+#define ROWS_NUMBERS(v) ((avx512_numbers)_mm256_cvttpd_epi32((__m256d)(v)))
 #include "colour/warp_rows.h"
 
 #define WARP (fl_cpu_has(FL_CPU_AVX512) ? avx512_warp : fl_cpu_has(FL_CPU_AVX2) ? avx2_warp : plain_warp)

@@ -4,10 +4,13 @@
  * ROWS_TARGET            the attribute of its functions
  * ROWS_WIDE              pixels that are worked on together
  * ROWS_FLOOR(v)          a vector of so many doubles, rounded down
+ * ROWS_DOUBLES(v), ROWS_INTS(v) so many int32 as doubles, and doubles, cut off, as int32
  * ROWS_GATHER(s, at, out) the pixel at each of so many offsets, and any byte behind it
  * ROWS_BITS(v)           a bit for each of so many masks
  * ROWS_CHANNEL(words, c) byte c of so many words
  * ROWS_STORE(to, words)  the first three bytes of so many words
+ * ROWS_COLOURS(from, v)  four colours, three bytes each of 16, as vectors of four numbers; or it is not defined
+ * ROWS_COLOUR(v), ROWS_NUMBERS(v) four numbers as doubles, and back
  *
  * and empty without them. */
 
@@ -26,7 +29,7 @@ ROWS_TARGET FL_INLINE void ROWS(cut)(const ROWS(doubles) * at, const ROWS(longs)
     const ROWS(doubles) moved = (ROWS(doubles))((ROWS(longs)) * at & ~*outside) - 0.5;
     const ROWS(doubles) down = ROWS_FLOOR(moved), rest = moved - down;
     const ROWS(doubles) number = (ROWS(doubles))((ROWS(longs))down & (ROWS(longs))(down == down));
-    const ROWS(ints) as_ints = __builtin_convertvector(number, ROWS(ints));
+    const ROWS(ints) as_ints = ROWS_INTS(number);
     memcpy(whole, &as_ints, sizeof as_ints);
     memcpy(part, &rest, sizeof rest);
 }
@@ -115,7 +118,7 @@ ROWS_TARGET FL_INLINE void ROWS(interpolated)(const source *s, const places *p, 
             ROWS(doubles) v[4];
             for (int j = 0; j < count; j++) {
                 const ROWS(words) bytes = ROWS_CHANNEL(found[k][j], c);
-                v[j] = __builtin_convertvector((ROWS(ints))bytes, ROWS(doubles));
+                v[j] = ROWS_DOUBLES(bytes);
             }
             if (cubes) ROWS(cubic)(v, &dx, rows + k);
             else ROWS(between)(v, &dx, rows + k);
@@ -124,7 +127,7 @@ ROWS_TARGET FL_INLINE void ROWS(interpolated)(const source *s, const places *p, 
             ROWS(cubic)(rows, &dy, &made);
             ROWS(cut_off)(&made);
         } else ROWS(between)(rows, &dy, &made);
-        const ROWS(words) bytes = (ROWS(words)) __builtin_convertvector(made, ROWS(ints)) << 8 * c;
+        const ROWS(words) bytes = (ROWS(words))ROWS_INTS(made) << 8 * c;
         *out = c ? *out | bytes : bytes;
     }
 }
@@ -148,11 +151,64 @@ ROWS_TARGET FL_INLINE void ROWS(chunk)(const source *s, const places *p, uint32_
     }
 }
 
+#if defined(ROWS_COLOURS)
+typedef double ROWS(colour) __attribute__((vector_size(32)));
+typedef int64_t ROWS(mask) __attribute__((vector_size(32)));
+typedef int32_t ROWS(numbers) __attribute__((vector_size(16)));
+
+/* Between four neighbours in a row: what is added up of bytes is exact in any order. */
+ROWS_TARGET FL_INLINE void ROWS(cubic_bytes)(const uint8_t *from, double d, ROWS(colour) * out) {
+    ROWS(numbers) v[4];
+    ROWS_COLOURS(from, v);
+    const ROWS(numbers) left = v[0] - v[1], right = v[2] - v[3], p2 = v[2] - v[0], p3 = left + left + right,
+                        p4 = -(left + right);
+    const ROWS(colour) c1 = ROWS_COLOUR(v[1]), c2 = ROWS_COLOUR(p2), c3 = ROWS_COLOUR(p3),
+                       c4 = ROWS_COLOUR(p4);
+    *out = c1 + d * (c2 + d * (c3 + d * c4));
+}
+
+/* A pixel's three channels together: four neighbours in a row lie in 16 bytes, but at the edges. */
+ROWS_TARGET FL_INLINE uint32_t ROWS(cubic_colour)(const source *s, const places *p, uint32_t i) {
+    const bool close = p->x[3][i] - p->x[0][i] == 9 && p->y[3][i] + p->x[0][i] <= s->last - 12;
+    const double d = p->dy[i];
+    ROWS(colour) v[4];
+    _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) {
+        uint8_t around[16];
+        const uint8_t *row = s->pixels + p->y[k][i];
+        if (!close) {
+            memset(around + 12, 0, 4);
+            for (int j = 0; j < 4; j++) memcpy(around + 3 * j, row + p->x[j][i], 3);
+        }
+        ROWS(cubic_bytes)(close ? row + p->x[0][i] : around, p->dx[i], v + k);
+    }
+    const ROWS(colour) p2 = v[2] - v[0], p3 = 2 * (v[0] - v[1]) + v[2] - v[3], p4 = v[1] - v[0] - v[2] + v[3],
+                       none = {0}, most = none + 255.0;
+    ROWS(colour) made = v[1] + d * (p2 + d * (p3 + d * p4));
+    made = (ROWS(colour))((ROWS(mask))made & (ROWS(mask))(made > none));
+    const ROWS(mask) over = (ROWS(mask))(made > most);
+    made = (ROWS(colour))(((ROWS(mask))most & over) | ((ROWS(mask))made & ~over));
+    const ROWS(numbers) bytes = ROWS_NUMBERS(made);
+    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16;
+}
+
+ROWS_TARGET FL_INLINE void ROWS(cubic_chunk)(const source *s, const places *p, uint32_t count, uint8_t *to) {
+    for (uint32_t i = 0; i < count; i++, to += 3)
+        if (p->inside >> i & 1) {
+            const uint32_t bytes = ROWS(cubic_colour)(s, p, i);
+            memcpy(to, &bytes, 3);
+        }
+}
+#endif
+
 /* With what the compiler is to know. */
 ROWS_TARGET static void ROWS(pixels)(const source *s, const places *p, uint32_t count, bool cubes,
                                      uint8_t *to) {
     if (s->step == 1) ROWS(chunk)(s, p, count, cubes, 1, to);
+#if defined(ROWS_COLOURS)
+    else if (cubes) ROWS(cubic_chunk)(s, p, count, to);
+#else
     else if (cubes) ROWS(chunk)(s, p, count, true, 3, to);
+#endif
     else ROWS(chunk)(s, p, count, false, 3, to);
 }
 
@@ -178,5 +234,10 @@ ROWS_TARGET static void ROWS(warp)(const source *s, const fl_colour_map *map, fl
 #undef ROWS_BITS
 #undef ROWS_CHANNEL
 #undef ROWS_STORE
+#undef ROWS_COLOURS
+#undef ROWS_COLOUR
+#undef ROWS_NUMBERS
+#undef ROWS_DOUBLES
+#undef ROWS_INTS
 #undef ROWS_ALL
 #endif

@@ -13,6 +13,7 @@ from fastload.lazy.compressed import CompressedImage, Region
 from fastload.lazy.pixels import Array, Core, to_core
 from fastload.lazy.sources import FilePart, Held, Source
 from fastload.lazy.steps import Step, fourth_byte, resample_of
+from fastload.lazy.warps import Pad
 
 STEPS_MOST = 32
 """Longer recipes are carried out, so that a loop over one image does not make one without end."""
@@ -69,8 +70,11 @@ class Recipe:
 
     def core(self, pixels: Array | None) -> Core:
         """A new core image with the pixels, which may have been made."""
+        last = self.steps[-1] if self.steps else None
+        if isinstance(last, Pad) and pixels is None:  # a canvas is no array on its way to a core image
+            return last.on_core(Recipe(self.source, self.steps[:-1]).core(None))
         fourth = self.fourth
-        if not self.steps or (fourth is None and self.mode == "RGB"):
+        if last is None or (fourth is None and self.mode == "RGB"):
             return self.on_core()
         return to_core(self.pixels() if pixels is None else pixels, fourth or 0)
 
