@@ -286,11 +286,11 @@ class Band(_Band, Proved):
 
 
 class _Shift(NamedTuple):
-    shift: int
+    shift: int | None
 
 
 class ToHsv(_Shift, Kept):
-    """convert("HSV"), and `shift` added to H, modulo 256."""
+    """convert("HSV"); then the bands merged, with `shift` added to H, modulo 256, unless that is None."""
 
     __slots__ = ()
 
@@ -312,18 +312,18 @@ class ToHsv(_Shift, Kept):
 
 
 class Hue(_Shift, Colour):
-    """convert("HSV"), `shift` added to H, modulo 256, and convert("RGB")."""
+    """ToHsv of a shift, and convert("RGB")."""
 
     __slots__ = ()
 
     @property
     def native(self) -> Native:
         """As Colour.native."""
-        return "hue", self.shift
+        return "hue", self.shift or 0
 
     def fourth(self, value: int | None, size: Size) -> int | None:
         """As Step.fourth."""
-        return value if self.shift == 0 else 0
+        return value if self.shift is None else 0
 
     def on_core(self, core: Core) -> Core:
         """As Step.on_core."""
@@ -331,10 +331,10 @@ class Hue(_Shift, Colour):
         return hsv.convert("RGB", Image.Dither.FLOYDSTEINBERG)
 
 
-def _turned(hsv: Core, shift: int) -> Core:
-    """A core image of mode HSV, as merge() of its bands makes it, with another H; itself where that is the
-    same."""
-    if shift == 0:
+def _turned(hsv: Core, shift: int | None) -> Core:
+    """A core image of mode HSV, as merge() of its bands makes it, with a number added to H; itself for
+    None."""
+    if shift is None:
         return hsv
     hue, saturation, value = (hsv.getband(each) for each in range(3))
     table = [(each + shift) & 255 for each in range(256)]
@@ -352,7 +352,7 @@ _TRIED: dict[type[Proved], tuple[tuple[int, ...], tuple[Proved, ...]]] = {
     Box: ((3, 1), (Box((1.5, 1.5)), Box((0.0, 4.0)))),
     ToLight: ((3,), (ToLight(),)),
     Band: ((3,), (Band("G"), Band("H"), Band("S"), Band("V"))),
-    Hue: ((3,), (Hue(0), Hue(51), Hue(230))),
+    Hue: ((3,), (Hue(None), Hue(51), Hue(230))),
 }
 """By kind of step: numbers of channels, and the steps, by which it is compared with the installed Pillow."""
 

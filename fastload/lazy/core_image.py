@@ -141,7 +141,7 @@ class LazyCore:
             case "RGB", "L":
                 return self._then(ToLight(), held=True)
             case "RGB", "HSV":
-                return self._then(ToHsv(0), held=True)
+                return self._then(ToHsv(None), held=True)
             case "HSV", "RGB":
                 return self._of_hsv(lambda turned: Hue(turned.shift))
         return None

@@ -59,6 +59,11 @@ def opened() -> Any:
     return image.resize((41, 33), Image.Resampling.BILINEAR)
 
 
+def cropped() -> Any:
+    """An image whose fourth bytes are those of a decoder."""
+    return Image.open(io.BytesIO(files()["420"])).crop((3, 4, 60, 70))
+
+
 @pytest.mark.parametrize("name", STAY)
 def test_stays_a_recipe(name: str) -> None:
     """The result is lazy, and its pixels, mode, size and info are Pillow's, all four bytes of them."""
@@ -66,8 +71,9 @@ def test_stays_a_recipe(name: str) -> None:
         assert is_lazy(STAY[name](opened()))
     plain, lazy = both(lambda: [STAY[name](opened()), STAY[name](opened()).resize((9, 9))])
     assert lazy == plain
-    plain, lazy = both(lambda: STAY[name](opened()).convert("RGB").tobytes("raw", "RGBX"))
-    assert lazy == plain
+    for start in (opened, cropped):
+        plain, lazy = both(lambda start=start: STAY[name](start()).convert("RGB").tobytes("raw", "RGBX"))
+        assert lazy == plain
     assert not counted(lambda: np.asarray(STAY[name](opened()))).whole
 
 

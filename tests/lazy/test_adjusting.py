@@ -1,0 +1,123 @@
+"""torchvision's adjust functions of lazy images, one step each: its pixels, attributes and errors; in worker
+processes alone, and never in place of other code."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lazy_helpers import both, counted, files, is_lazy, lazily
+from PIL import Image, ImageEnhance
+from torch.utils.data import Dataset
+from torchvision.transforms import _functional_pil as module
+from torchvision.transforms import functional as F
+
+from fastload import FastLoader
+from fastload.lazy import adjusting
+
+NAMES = tuple(adjusting._ADJUSTED)
+OWN: dict[str, Callable[..., Any]] = {name: getattr(module, name) for name in NAMES}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def exchanged() -> Iterator[None]:
+    """The functions are exchanged, as in a worker."""
+    adjusting.exchange()
+    yield
+    for name, own in OWN.items():
+        setattr(module, name, own)
+
+
+factors = st.sampled_from([0, 1, -0.5, 0.5, 2, np.float64(0.3), 1e31, "x", None, True]) | st.floats(-0.6, 2.5)
+
+
+@given(
+    st.sampled_from(["420", "grey", "tiny", "damaged", "progressive", "cmyk", "truncated"]),
+    st.lists(st.tuples(st.sampled_from(NAMES), factors), min_size=1, max_size=6),
+    st.booleans(),
+)
+@settings(max_examples=300)
+def test_chains(name: str, calls: list[tuple[str, Any]], resized: bool) -> None:
+    """Pixels, all four bytes of them, info, warnings and errors are those of torchvision's own code."""
+
+    def program() -> Any:
+        image = Image.open(io.BytesIO(files()[name]))
+        image = image.resize((40, 31)) if resized else image
+        made = [image]
+        for function, factor in calls:
+            image = getattr(F, function)(image, factor)
+            made.append(image)
+        raw = image.tobytes("raw", "RGBX") if image.mode == "RGB" else b""
+        return [*made, raw]
+
+    plain, lazy = both(program)
+    assert lazy == plain
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_step(name: str) -> None:
+    """The function makes no other image, by position and by keyword."""
+    named = OWN[name].__code__.co_varnames[1]
+    with lazily():
+        image = Image.open(io.BytesIO(files()["420"])).crop((3, 4, 50, 40))
+        made = getattr(module, name)(image, 0.3)
+        assert is_lazy(made)
+        assert is_lazy(getattr(module, name)(image, **{named: 0.3}))
+        assert np.array_equal(made, OWN[name](image, 0.3))
+    assert not counted(lambda: getattr(module, name)(Image.open(io.BytesIO(files()["420"])), 0.2)).whole
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_torchvisions(name: str) -> None:
+    """What is no image, and calls that do not fit."""
+    for arguments, options in (((3, 0.2), {}), ((), {}), ((None,), {"img": 3}), ((None, 1, 2), {})):
+        with pytest.raises(Exception) as ours:  # noqa: PT011
+            getattr(module, name)(*arguments, **options)
+        with pytest.raises(type(ours.value)):
+            OWN[name](*arguments, **options)
+
+
+def test_a_program_s_own_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An enhancer that a program has put in the place of Pillow's has its say."""
+    monkeypatch.setattr(ImageEnhance.Brightness, "enhance", lambda self, factor: "its own", raising=False)
+    with lazily():
+        image = Image.open(io.BytesIO(files()["420"])).crop((3, 4, 50, 40))
+        assert module.adjust_brightness(image, 0.3) == "its own"
+
+
+def test_a_function_that_differs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the trial gives other pixels, torchvision's own code runs."""
+    wrong = adjusting._Adjusted(adjusting._saturation, True)
+    met = adjusting._met(OWN["adjust_brightness"], wrong)
+    with lazily():
+        image = Image.open(io.BytesIO(files()["420"])).crop((3, 4, 50, 40))
+        assert np.array_equal(met(image, 0.3), OWN["adjust_brightness"](image, 0.3))
+
+
+class Which(Dataset[Any]):
+    """The file of the function that stands in torchvision."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> bool:
+        return module.adjust_hue.__code__.co_filename == adjusting.__file__
+
+
+def test_in_workers_alone() -> None:
+    """Worker processes have them, unless images are not to be lazy."""
+    for name, own in OWN.items():
+        setattr(module, name, own)
+    try:
+        for lazy in ("exact", False):
+            with FastLoader(Which(), batch_size=2, num_workers=1, lazy=lazy) as loader:
+                assert [batch.all().item() for batch in loader] == [lazy == "exact"]
+        assert all(getattr(module, name) is own for name, own in OWN.items())
+    finally:
+        adjusting.exchange()
