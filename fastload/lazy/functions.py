@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -220,6 +221,17 @@ def put() -> None:
             _own[name], _ours[name] = held, met(held)
             stand_in(_ours[name], held)
         setattr(Image, name, _ours[name])
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Makes Image.new and frombuffer Pillow's own in a `with` block, for what is no program's."""
+    global _here
+    before, _here = _here, False
+    try:
+        yield
+    finally:
+        _here = before
 
 
 def take_away() -> None:

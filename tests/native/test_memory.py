@@ -130,5 +130,5 @@ def test_a_block_that_stays_is_seen(inputs: Inputs, monkeypatch: pytest.MonkeyPa
     malloc = ctypes.CDLL(None).malloc
     malloc.argtypes, malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     monkeypatch.setitem(CASES, "leaky", lambda data: (malloc(24), core.jpeg_decode(data.jpeg)))
-    with pytest.raises(AssertionError, match="640"):
+    with pytest.raises(AssertionError, match="<"):
         test_a_call_leaves_no_memory_behind(inputs, "leaky")
