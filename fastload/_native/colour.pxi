@@ -2,13 +2,13 @@
 # (height, width, 1) or (height, width).
 
 from fastload._native.c_colour cimport (
-    fl_colour_blend, FL_COLOUR_BLEND, FL_COLOUR_BLUR, FL_COLOUR_BICUBIC, FL_COLOUR_BILINEAR, fl_colour_canvas,
+    fl_colour_band, fl_colour_blend, FL_COLOUR_BLEND, FL_COLOUR_BLUR, FL_COLOUR_BICUBIC, FL_COLOUR_BILINEAR, fl_colour_canvas,
     fl_colour_counts, fl_colour_filter, fl_colour_gaussian_radius, FL_COLOUR_GREY, FL_COLOUR_H,
     fl_colour_hsv, FL_COLOUR_HUE, fl_colour_light, fl_colour_map, FL_COLOUR_NEAREST, fl_colour_run, FL_COLOUR_S,
     FL_COLOUR_SATURATE, FL_COLOUR_SHARPEN, FL_COLOUR_SMOOTH, fl_colour_step, FL_COLOUR_TABLE, FL_COLOUR_V,
     fl_colour_warp,
 )
-from fastload._native.c_common cimport fl_buffer, fl_buffer_free, FL_OK, fl_view
+from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_view
 
 from libc.math cimport isfinite
 from libc.stdint cimport uint8_t, uint32_t
@@ -158,12 +158,8 @@ def colour_band(image, band):
     with nogil:
         if of_hsv < 0:
             fl_colour_light(view.pixels, count, pixels)
-        elif of_hsv == FL_COLOUR_H:
-            fl_colour_hsv(view.pixels, count, FL_COLOUR_H, pixels)
-        elif of_hsv == FL_COLOUR_S:
-            fl_colour_hsv(view.pixels, count, FL_COLOUR_S, pixels)
         else:
-            fl_colour_hsv(view.pixels, count, FL_COLOUR_V, pixels)
+            fl_colour_hsv(view.pixels, count, <fl_colour_band>of_hsv, pixels)
     return out
 
 

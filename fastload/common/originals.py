@@ -81,6 +81,16 @@ def stand_in(ours: object, own: object) -> None:
     _stand_ins[key] = _StandIn(reference, getattr(ours, "__code__", None), original(own))
 
 
+def exchange(holder: Holder, name: str, met: Callable[[Any], object]) -> None:
+    """Puts `met` of a function into the function's place in a module or class, as a stand-in for it; nothing,
+    where there is no such function."""
+    own = getattr(holder, name, None)
+    if callable(own):
+        ours = met(own)
+        setattr(holder, name, ours)
+        stand_in(ours, own)
+
+
 def original(value: object) -> object:
     """The library's object that a stand-in stands for; any other value as it is."""
     found = _stand_ins.get(id(value))

@@ -17,7 +17,8 @@ import numpy as np
 from PIL import Image
 
 from fastload._native import core as native
-from fastload.common.originals import OwnCode, stand_in
+from fastload.common import originals
+from fastload.common.originals import OwnCode
 from fastload.lazy import images
 from fastload.lazy.colours import Blend, Hue, Saturate, ToLight, agrees
 from fastload.lazy.core_image import LazyCore
@@ -84,13 +85,9 @@ _OWN = OwnCode(
 
 def exchange() -> None:
     """Exchanges torchvision's functions in this process; its module is imported."""
-    module = sys.modules[MODULE]
     for name, adjusted in _ADJUSTED.items():
-        own = getattr(module, name, None)
-        if callable(own) and not _OWN.replaced():
-            ours = _met(own, adjusted)
-            setattr(module, name, ours)
-            stand_in(ours, own)
+        if not _OWN.replaced():
+            originals.exchange(sys.modules[MODULE], name, functools.partial(_met, adjusted=adjusted))
 
 
 def _met(own: _Function, adjusted: _Adjusted) -> _Function:

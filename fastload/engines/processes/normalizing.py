@@ -22,7 +22,7 @@ import torch
 
 from fastload._native import core
 from fastload.common.imports import after_import
-from fastload.common.originals import OwnCode, stand_in
+from fastload.common.originals import OwnCode, exchange
 
 MOST_CHANNELS = 4
 """Channels that the native pass has room for."""
@@ -36,11 +36,8 @@ def install() -> None:
 
 
 def _exchange() -> None:
-    module = sys.modules[_MODULE]
-    if not _OWN.replaced() and callable(getattr(module, "normalize", None)):
-        own = module.normalize
-        module.normalize = ours = _in_one_pass(own)  # type: ignore[attr-defined]
-        stand_in(ours, own)
+    if not _OWN.replaced():
+        exchange(sys.modules[_MODULE], "normalize", _in_one_pass)
 
 
 def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import torch
 
 from fastload._native import core
 from fastload.common.imports import after_import
-from fastload.common.originals import OwnCode, stand_in
+from fastload.common.originals import OwnCode, exchange
 from fastload.engines.processes.normalizing import is_watched
 
 _MODULE = "torchvision.transforms.functional"
@@ -31,11 +31,8 @@ def install() -> None:
 
 
 def _exchange() -> None:
-    module = sys.modules[_MODULE]
-    if not _OWN.replaced() and callable(getattr(module, "to_tensor", None)):
-        own = module.to_tensor
-        module.to_tensor = ours = _in_one_pass(own)  # type: ignore[attr-defined]
-        stand_in(ours, own)
+    if not _OWN.replaced():
+        exchange(sys.modules[_MODULE], "to_tensor", _in_one_pass)
 
 
 def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:
