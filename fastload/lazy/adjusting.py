@@ -116,8 +116,7 @@ def _made(image: object, step: _Compose, factor: float) -> LazyCore | None:
 def _stepped(core: LazyCore, step: _Compose, factor: float) -> LazyCore | None:
     taken = step(core, factor)
     recipe = core.recipe()
-    longer = None if taken is None or recipe is None else recipe.then(taken)
-    return None if longer is None else LazyCore(longer)
+    return LazyCore.of(None if taken is None or recipe is None else recipe.then(taken))
 
 
 def _same(own: _Function, adjusted: _Adjusted, factor: float) -> bool:

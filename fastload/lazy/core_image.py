@@ -43,6 +43,11 @@ class LazyCore:
         """One whose pixels are made."""
         return cls(None, core)
 
+    @classmethod
+    def of(cls, recipe: Recipe | None) -> LazyCore | None:
+        """One whose pixels are a recipe; None for none."""
+        return None if recipe is None else cls(recipe)
+
     @property
     def made(self) -> bool:
         """True if the pixels are a core image by now."""
@@ -81,8 +86,7 @@ class LazyCore:
 
     def _then(self, step: Step, held: bool = False) -> LazyCore | None:
         recipe = self.recipe(held)
-        following = None if recipe is None else recipe.then(step)
-        return None if following is None else LazyCore(following)
+        return LazyCore.of(None if recipe is None else recipe.then(step))
 
     def _becomes(self, recipe: Recipe | None) -> bool:
         """Puts another recipe into the place of this one. False: there is none, or the pixels are made."""
@@ -153,8 +157,7 @@ class LazyCore:
         instead = step(last) if isinstance(last, ToHsv) else None
         if recipe is None or instead is None:
             return None
-        following = Recipe(recipe.source, recipe.steps[:-1]).then(instead)
-        return None if following is None else LazyCore(following)
+        return LazyCore.of(Recipe(recipe.source, recipe.steps[:-1]).then(instead))
 
     def getband(self, band: object) -> LazyCore | Core:
         """As ImagingCore.getband."""

@@ -88,8 +88,7 @@ def _blend(first: LazyCore, second: LazyCore, factor: float) -> LazyCore | None:
         return None
     if not isinstance(factor, int | float) or not abs(factor) < FACTOR_MOST or one.mode not in ("RGB", "L"):
         return None
-    made = two.then(_step(one, two, float(factor)))
-    return None if made is None else LazyCore(made)
+    return LazyCore.of(two.then(_step(one, two, float(factor))))
 
 
 def _step(one: Recipe, two: Recipe, factor: float) -> Step:
@@ -131,8 +130,7 @@ def _merge(mode: object, bands: Sequence[Any]) -> LazyCore | None:
         return None
     own = core.colour_band(to_array(base.pixels()), "H")
     shift = _difference(_pixels(hue), own)
-    made = None if shift is None else base.then(ToHsv(shift))
-    return None if made is None else LazyCore(made)
+    return LazyCore.of(None if shift is None else base.then(ToHsv(shift)))
 
 
 def _base(image: object, letter: str) -> Recipe | None:
