@@ -76,11 +76,11 @@ FL_INLINE void sides(const hsv *in, fl_colour_planes *out) {
     for (int i = 0; i < FL_COLOUR_BLOCK; i++) {
         const uint8_t v = in->top[i], p = in->low[i], x = in->middle[i], k = in->sextant[i];
         const uint8_t k0 = (uint8_t)((k == 0) | (k == 6));
-        const uint8_t r = (k == 1) | (k == 4) ? x : p, g = k0 | (k == 3) ? x : p,
-                      b = (k == 2) | (k == 5) ? x : p;
-        out->r[i] = k0 | (k == 5) ? v : r;
-        out->g[i] = (k == 1) | (k == 2) ? v : g;
-        out->b[i] = (k == 3) | (k == 4) ? v : b;
+        const uint8_t r = ((k == 1) | (k == 4)) ? x : p, g = (k0 | (k == 3)) ? x : p,
+                      b = ((k == 2) | (k == 5)) ? x : p;
+        out->r[i] = (k0 | (k == 5)) ? v : r;
+        out->g[i] = ((k == 1) | (k == 2)) ? v : g;
+        out->b[i] = ((k == 3) | (k == 4)) ? v : b;
     }
 }
 

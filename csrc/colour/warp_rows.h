@@ -42,7 +42,7 @@ ROWS_TARGET static void ROWS(mapped)(const fl_colour_map *map, bool cubes, uint3
                  c5 = map->c[5], c6 = map->c[6], c7 = map->c[7], yin = y + 0.5, width = s->width,
                  height = s->height;
     int32_t column[CHUNK], row[CHUNK];
-    ROWS(doubles) xin;
+    ROWS(doubles) xin = {0};
     for (uint32_t k = 0; k < ROWS_WIDE; k++) xin[k] = (double)(x + k) + 0.5;
     out->inside = 0;
     for (uint32_t i = 0; i < CHUNK; i += ROWS_WIDE, xin += (double)ROWS_WIDE) {
@@ -101,7 +101,7 @@ ROWS_TARGET FL_INLINE void ROWS(gathered)(const source *s, const int32_t *rows, 
     ROWS_GATHER(s, at, out);
 }
 
-/* Pixels i to i + ROWS_WIDE of a chunk, their channels in the bytes of words. */
+/* Pixels i to i + ROWS_WIDE of a chunk, their channels in the bytes of words, which come as 0. */
 ROWS_TARGET FL_INLINE void ROWS(interpolated)(const source *s, const places *p, uint32_t i, bool cubes,
                                               int channels, ROWS(words) * out) {
     const int first = cubes ? 0 : 1, count = cubes ? 4 : 2;
@@ -128,7 +128,7 @@ ROWS_TARGET FL_INLINE void ROWS(interpolated)(const source *s, const places *p, 
             ROWS(cut_off)(&made);
         } else ROWS(between)(rows, &dy, &made);
         const ROWS(words) bytes = (ROWS(words))ROWS_INTS(made) << 8 * c;
-        *out = c ? *out | bytes : bytes;
+        *out |= bytes;
     }
 }
 
@@ -138,7 +138,7 @@ ROWS_TARGET FL_INLINE void ROWS(chunk)(const source *s, const places *p, uint32_
     for (uint32_t i = 0; i < count; i += ROWS_WIDE, to += ROWS_WIDE * channels) {
         const uint32_t inside = (uint32_t)(p->inside >> i) & ROWS_ALL;
         if (!inside) continue;
-        ROWS(words) bytes;
+        ROWS(words) bytes = {0};
         ROWS(interpolated)(s, p, i, cubes, channels, &bytes);
         if (channels == 3 && inside == ROWS_ALL && i + ROWS_WIDE <= count) {
             ROWS_STORE(to, bytes);
