@@ -30,15 +30,14 @@ class _Awaited(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module's spec as the next finder has it, with this object as its loader."""
+        """The module's spec as the finders behind this one have it, with this object as its loader. Where
+        several wait for one module, each has the next one as its own loader."""
         if fullname != self._name:
             return None
-        others = (
-            find
-            for each in sys.meta_path
-            if each is not self and (find := getattr(each, "find_spec", None)) is not None
-        )
-        specs = (find(fullname, path, target) for find in others)
+        finders: list[Any] = sys.meta_path
+        behind = finders[finders.index(self) + 1 :] if self in finders else finders
+        finds = (find for each in behind if (find := getattr(each, "find_spec", None)) is not None)
+        specs = (find(fullname, path, target) for find in finds)
         found: importlib.machinery.ModuleSpec | None = next(
             (spec for spec in specs if spec is not None), None
         )
