@@ -25,6 +25,7 @@ from torch.utils.data import Dataset, default_collate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from program_boxes import Detection, Detr, RtDetr, boxes, listed, segmentation
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 
@@ -66,6 +67,19 @@ def reference_train(root: Path) -> Any:
         transforms.RandomResizedCrop(224, interpolation=InterpolationMode.BILINEAR, antialias=True),
         transforms.RandomHorizontalFlip(0.5),
         *floats(),
+    ]
+    return Photos(root, transforms.Compose(steps))
+
+
+def trivial_train(root: Path) -> Any:
+    """ClassificationPresetTrain with TrivialAugmentWide and RandomErasing, as torchvision's newer recipes
+    have it."""
+    steps = [
+        transforms.RandomResizedCrop(176, interpolation=InterpolationMode.BILINEAR, antialias=True),
+        transforms.RandomHorizontalFlip(0.5),
+        transforms.TrivialAugmentWide(interpolation=InterpolationMode.BILINEAR),
+        *floats(),
+        transforms.RandomErasing(0.1),
     ]
     return Photos(root, transforms.Compose(steps))
 
@@ -146,6 +160,62 @@ def dino(colours: bool) -> Callable[[Path], Any]:
     return lambda root: Photos(root, Crops(colours))
 
 
+class CropsV2:
+    """DINOv2's two global and eight local crops: steps of torchvision alone, its GaussianBlur among them,
+    which works on tensors."""
+
+    def __init__(self) -> None:
+        colours = [
+            transforms.RandomApply([transforms.ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8),
+            transforms.RandomGrayscale(0.2),
+        ]
+        tensor = [transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+
+        def view(*further: Any) -> Any:
+            return transforms.Compose([*colours, *further, *tensor])
+
+        self.crops = [self._crop(224, (0.32, 1.0)), self._crop(98, (0.05, 0.32))]
+        self.globals = [view(self._blur(1.0)), view(self._blur(0.1), transforms.RandomSolarize(128, 0.2))]
+        self.local = view(self._blur(0.5))
+
+    @staticmethod
+    def _crop(side: int, scale: tuple[float, float]) -> Any:
+        crop = transforms.RandomResizedCrop(side, scale=scale, interpolation=InterpolationMode.BICUBIC)
+        return transforms.Compose([crop, transforms.RandomHorizontalFlip(0.5)])
+
+    @staticmethod
+    def _blur(probability: float) -> Any:
+        return transforms.RandomApply([transforms.GaussianBlur(9, (0.1, 2.0))], p=probability)
+
+    def __call__(self, image: Image.Image) -> list[torch.Tensor]:
+        crop, small = self.crops
+        return [view(crop(image)) for view in self.globals] + [self.local(small(image)) for _ in range(8)]
+
+
+class Twins:
+    """Barlow Twins' two views."""
+
+    def __init__(self) -> None:
+        self.views = [self._view(1.0, 0.0), self._view(0.1, 0.2)]
+
+    @staticmethod
+    def _view(blur: float, solarize: float) -> Any:
+        steps = [
+            transforms.RandomResizedCrop(224, interpolation=InterpolationMode.BICUBIC),
+            transforms.RandomHorizontalFlip(0.5),
+            transforms.RandomApply([transforms.ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8),
+            transforms.RandomGrayscale(0.2),
+            Blur(blur),
+            Solarize(solarize),
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+        return transforms.Compose(steps)
+
+    def __call__(self, image: Image.Image) -> list[torch.Tensor]:
+        return [view(image) for view in self.views]
+
+
 class TwoViews:
     """SimCLR's two views of an image: crop, flip, strong colours, grey, a blur in place of OpenCV's,
     tensor."""
@@ -165,9 +235,9 @@ class TwoViews:
         return [self.view(image), self.view(image)]
 
 
-def simclr(root: Path) -> Any:
-    """SimCLR's dataset."""
-    return Photos(root, TwoViews())
+def photos(make: Callable[[], Any]) -> Callable[[Path], Any]:
+    """The dataset of a program whose transform is made so."""
+    return lambda root: Photos(root, make())
 
 
 class Preprocess:
@@ -265,6 +335,7 @@ class Program(NamedTuple):
 
 PROGRAMS: dict[str, Program] = {
     "reference": Program("torchvision's reference, training", reference_train, 1.8, 2.4, (2.2, 3.5)),
+    "trivial": Program("torchvision's reference, TrivialAugmentWide and erasing", trivial_train),
     "timm": Program("timm, default training, on floats", timm_train(), 1.8, 2.4, (2.2, 3.5)),
     "timm-geometry": Program(
         "timm, the same without ColorJitter, uint8",
@@ -287,6 +358,12 @@ PROGRAMS: dict[str, Program] = {
     "hugging-face": Program(
         "Hugging Face datasets, set_transform", hugging_face, 1.7, 2.2, collate=collate_hugging_face
     ),
-    "simclr": Program("SimCLR, two views", simclr, batches=10),
+    "simclr": Program("SimCLR, two views", photos(TwoViews), batches=10),
+    "dinov2": Program("DINOv2, 2 + 8 crops", photos(CropsV2), batch=16, batches=10),
+    "barlow": Program("Barlow Twins, two views", photos(Twins), batches=10),
+    "detr": Program("DETR, scales and crops", boxes(Detr), batch=8, batches=8, collate=listed),
+    "rt-detr": Program("RT-DETR, on 640 x 640", boxes(RtDetr), batch=8, batches=8, collate=listed),
+    "detection": Program("torchvision's detection reference", boxes(Detection), batch=8, collate=listed),
+    "segmentation": Program("torchvision's segmentation reference", segmentation, batch=8, batches=12),
     "no-images": Program("a Dataset without images", lambda root: Signals(), batches=160),
 }

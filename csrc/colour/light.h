@@ -47,6 +47,9 @@ FL_AVX2_INLINE void fl_colour_block_light_avx2(const fl_colour_planes *in, uint8
 /* One byte a pixel. Any thread, as below. */
 void fl_colour_light(const uint8_t *rgb, size_t pixels, uint8_t *out);
 
+/* The mean light of an image of 1 or 3 channels, rounded as ImageEnhance.Contrast rounds it. */
+uint8_t fl_colour_mean_light(const uint8_t *image, size_t pixels, size_t channels);
+
 /* In place: each pixel's light three times. */
 void fl_colour_grey(uint8_t *rgb, size_t pixels);
 

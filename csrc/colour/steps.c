@@ -61,9 +61,13 @@ bool fl_colour_run(const uint8_t *image, uint8_t *restrict out, size_t width, si
             continue;
         }
         const fl_colour_step *step = steps + i++;
-        if (step->kind == FL_COLOUR_BLUR ? !fl_colour_box_blur(out, width, height, channels, step->x_radius,
-                                                               step->y_radius, step->passes, scratch)
-                                         : !smoothed(out, width, height, channels, step, scratch))
+        if (step->kind == FL_COLOUR_CONTRAST) {
+            const uint8_t level = fl_colour_mean_light(out, width * height, channels);
+            fl_colour_blend_from(out, width * height * channels, level, step->factor);
+        } else if (step->kind == FL_COLOUR_BLUR
+                       ? !fl_colour_box_blur(out, width, height, channels, step->x_radius, step->y_radius,
+                                             step->passes, scratch)
+                       : !smoothed(out, width, height, channels, step, scratch))
             return false;
     }
     return true;

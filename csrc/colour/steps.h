@@ -14,6 +14,7 @@ typedef enum fl_colour_kind {
     FL_COLOUR_GREY,     /* each pixel's light three times; RGB alone */
     FL_COLOUR_HUE,      /* turned by `level` of 256; RGB alone */
     FL_COLOUR_TABLE,    /* by one table for each channel, `tables` */
+    FL_COLOUR_CONTRAST, /* from the image's mean light, rounded, to the image, by `factor` */
     FL_COLOUR_SMOOTH,
     FL_COLOUR_SHARPEN, /* from the smooth image to the image, by `factor` */
     FL_COLOUR_BLUR,    /* `passes` box blurs of these radii */

@@ -11,6 +11,7 @@ cdef extern from "colour/steps.h" nogil:
         FL_COLOUR_GREY
         FL_COLOUR_HUE
         FL_COLOUR_TABLE
+        FL_COLOUR_CONTRAST
         FL_COLOUR_SMOOTH
         FL_COLOUR_SHARPEN
         FL_COLOUR_BLUR
@@ -29,6 +30,14 @@ cdef extern from "colour/blend.h" nogil:
 
 cdef extern from "colour/box.h" nogil:
     float fl_colour_gaussian_radius(float, int)
+
+cdef extern from "colour/convolve.h" nogil:
+    enum:
+        FL_COLOUR_KERNEL_MOST
+    ctypedef struct fl_colour_kernel:
+        size_t width, height
+        const float *weights
+    bint fl_colour_convolve(const uint8_t *, uint8_t *, size_t, size_t, size_t, const fl_colour_kernel *, fl_buffer *)
 
 cdef extern from "colour/hue.h" nogil:
     ctypedef enum fl_colour_band:

@@ -3,6 +3,7 @@
 
 from fastload._native.c_colour cimport (
     fl_colour_band, fl_colour_blend, FL_COLOUR_BLEND, FL_COLOUR_BLUR, FL_COLOUR_BICUBIC, FL_COLOUR_BILINEAR, fl_colour_canvas,
+    FL_COLOUR_CONTRAST, fl_colour_convolve, fl_colour_kernel, FL_COLOUR_KERNEL_MOST,
     fl_colour_counts, fl_colour_filter, fl_colour_gaussian_radius, FL_COLOUR_GREY, FL_COLOUR_H,
     fl_colour_hsv, FL_COLOUR_HUE, fl_colour_light, fl_colour_map, FL_COLOUR_NEAREST, fl_colour_run, FL_COLOUR_S,
     FL_COLOUR_SATURATE, FL_COLOUR_SHARPEN, FL_COLOUR_SMOOTH, fl_colour_step, FL_COLOUR_TABLE, FL_COLOUR_V,
@@ -21,6 +22,7 @@ _COLOUR_STEPS = {
     "grey": FL_COLOUR_GREY,
     "hue": FL_COLOUR_HUE,
     "table": FL_COLOUR_TABLE,
+    "contrast": FL_COLOUR_CONTRAST,
     "smooth": FL_COLOUR_SMOOTH,
     "sharpen": FL_COLOUR_SHARPEN,
     "blur": FL_COLOUR_BLUR,
@@ -48,7 +50,7 @@ cdef int _colour_step(fl_colour_step *step, object given, uint32_t channels) exc
         raise _errors.ArgumentError(f"colour: {name} needs an image of three channels")
     if name == "blend":
         step.level, step.factor = given[1], given[2]
-    elif name in ("saturate", "sharpen"):
+    elif name in ("saturate", "contrast", "sharpen"):
         step.factor = given[1]
     elif name == "hue":
         step.level = given[1]
@@ -71,10 +73,11 @@ def colour(image, steps):
     Args:
         image: uint8 (height, width, 3), (height, width, 1) or (height, width); it stays as it is.
         steps: tuples. ("blend", level, factor): Image.blend from a constant; ("saturate", factor):
-            ImageEnhance.Color; ("grey",): convert("L") and back; ("hue", shift): shift added to H of mode HSV;
-            ("table", bytes): Image.point, 256 bytes a channel; ("smooth",): ImageFilter.SMOOTH;
-            ("sharpen", factor): ImageEnhance.Sharpness; ("blur", x, y, passes): so many box blurs of these
-            radii. "saturate", "grey" and "hue" need three channels.
+            ImageEnhance.Color; ("contrast", factor): ImageEnhance.Contrast; ("grey",): convert("L") and back;
+            ("hue", shift): shift added to H of mode HSV; ("table", bytes): Image.point, 256 bytes a channel;
+            ("smooth",): ImageFilter.SMOOTH; ("sharpen", factor): ImageEnhance.Sharpness;
+            ("blur", x, y, passes): so many box blurs of these radii. "saturate", "grey" and "hue" need three
+            channels.
 
     Returns:
         a new array of the image's shape.
@@ -134,6 +137,52 @@ def colour_blend(image, other, float factor):
     count, pixels = out.size, <uint8_t *><size_t>out.ctypes.data
     with nogil:
         fl_colour_blend(pixels, from_, count, factor)
+    return out
+
+
+def colour_convolve(image, weights):
+    """Returns an image convolved with one kernel, as torchvision's gaussian_blur does it by torch's conv2d.
+
+    Args:
+        image: uint8 (height, width, 3), (height, width, 1) or (height, width); it stays as it is. Beyond its edges
+            it is mirrored, without the edge itself.
+        weights: float32 (rows, columns), odd, at most 255, and less than twice the image's sides; not negative,
+            about 1 together.
+
+    Returns:
+        a new array of the image's shape.
+
+    Raises:
+        ArgumentError: the image or the weights are of another kind.
+        ResourceError: there is no memory.
+    """
+    cdef fl_view view
+    cdef fl_buffer room
+    cdef fl_colour_kernel kernel
+    cdef uint8_t *pixels
+    cdef uint32_t channels
+    cdef bint done
+    image = _colour_image(image, &view, "convolve", False)
+    weights = _np.ascontiguousarray(weights)
+    if weights.dtype != _np.float32 or weights.ndim != 2 or not all(
+        side % 2 and side <= FL_COLOUR_KERNEL_MOST and side // 2 < of
+        for side, of in zip(weights.shape, image.shape)
+    ) or not (weights.min() >= 0 and abs(float(weights.sum(dtype=_np.float64)) - 1) < 1e-3):
+        raise _errors.ArgumentError(
+            f"convolve: weights {weights.dtype} {weights.shape} for an image {image.shape}; a float32 kernel of "
+            "odd sides, less than twice the image's, at least 0 and 1 together, is needed"
+        )
+    out = _np.empty(image.shape, _np.uint8)
+    channels = 1 if view.channels else 3
+    pixels = <uint8_t *><size_t>out.ctypes.data
+    kernel.height, kernel.width = weights.shape
+    kernel.weights = <const float *><size_t>weights.ctypes.data
+    memset(&room, 0, sizeof(room))
+    with nogil:
+        done = fl_colour_convolve(view.pixels, pixels, view.width, view.height, channels, &kernel, &room)
+        fl_buffer_free(&room)
+    if not done:
+        raise _errors.ResourceError(f"no memory to convolve {view.width} x {view.height} pixels")
     return out
 
 

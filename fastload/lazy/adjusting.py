@@ -16,11 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from PIL import Image
 
-from fastload._native import core as native
 from fastload.common import originals
 from fastload.common.originals import OwnCode
 from fastload.lazy import images
-from fastload.lazy.colours import Blend, Hue, Saturate, ToLight, agrees
+from fastload.lazy.colours import Blend, Contrast, Hue, Saturate
 from fastload.lazy.core_image import LazyCore
 from fastload.lazy.functions import FACTOR_MOST, aside
 from fastload.lazy.pillow_code import Probe
@@ -42,14 +41,7 @@ def _brightness(core: LazyCore, factor: float) -> Step | None:
 
 
 def _contrast(core: LazyCore, factor: float) -> Step | None:
-    """A blend from the mean of the image's light, rounded as ImageEnhance does it."""
-    recipe = core.recipe(held=True)
-    if recipe is None or not agrees(ToLight):
-        return None
-    pixels = to_array(recipe.pixels())
-    light = native.colour_band(pixels, "L") if core.mode == "RGB" else pixels
-    level = int(int(light.sum(dtype=np.int64)) / light.size + 0.5)
-    return Blend(bytes([level] * 3 + [255]) if core.mode == "RGB" else bytes([level]), factor)
+    return Contrast(factor)
 
 
 def _saturation(core: LazyCore, factor: float) -> Step | None:

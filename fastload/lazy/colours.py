@@ -133,6 +133,29 @@ class _Factor(NamedTuple):
     factor: float
 
 
+class Contrast(_Factor, Colour):
+    """ImageEnhance.Contrast: a blend from one grey, the image's mean light, rounded."""
+
+    __slots__ = ()
+
+    @property
+    def native(self) -> Native:
+        """As Colour.native."""
+        return "contrast", self.factor
+
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """As Step.fourth."""
+        return _blended(value, 255, self.factor)
+
+    def on_core(self, core: Core) -> Core:
+        """As Step.on_core."""
+        light = core if core.mode == "L" else core.convert("L", Image.Dither.FLOYDSTEINBERG)
+        counts = light.histogram()
+        level = int(sum(value * count for value, count in enumerate(counts)) / sum(counts) + 0.5)
+        ink = bytes([level] * 3 + [255]) if core.mode == "RGB" else bytes([level])
+        return library.blend(filled(core.mode, core.size, ink), core, self.factor)
+
+
 class Saturate(_Factor, Colour):
     """ImageEnhance.Color: a blend from the image's light."""
 
@@ -344,6 +367,7 @@ def _turned(hsv: Core, shift: int | None) -> Core:
 _CURVE = bytes(x * x >> 8 for x in range(256))
 _TRIED: dict[type[Proved], tuple[tuple[int, ...], tuple[Proved, ...]]] = {
     Blend: ((3, 1), tuple(Blend(ink, by) for ink in (b"\0\0\0\xff", b"aaa\xff") for by in (0.7, 1.6, -0.3))),
+    Contrast: ((3, 1), (Contrast(0.4), Contrast(1.7))),
     Saturate: ((3,), (Saturate(0.4), Saturate(1.7))),
     Sharpen: ((3, 1), (Sharpen(0.3), Sharpen(1.9))),
     Smooth: ((3, 1), (Smooth(),)),

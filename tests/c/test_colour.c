@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "colour/blend.h"
+#include "colour/convolve.h"
 #include "colour/hue.h"
 #include "colour/light.h"
 #include "colour/lut.h"
@@ -22,7 +23,7 @@ typedef struct image {
     uint8_t *bytes;
 } image;
 
-static const char *const paths[] = {"plain", "avx2", ""};
+static const char *const paths[] = {"plain", "avx2,fma", ""};
 
 static void on_path(int path) { CHECK(fl_cpu_use(paths[path], NULL) == FL_OK); }
 
@@ -87,6 +88,30 @@ static void steps_equal_plain_c(void) {
     fl_buffer_free(&room);
 }
 
+static void convolutions_equal_plain_c(void) {
+    const image i = make_image(below(3) ? 3 : 1);
+    uint32_t width = 2 * below(6) + 1, height = 2 * below(6) + 1;
+    if (width / 2 >= i.width) width = 1;
+    if (height / 2 >= i.height) height = 1;
+    const size_t size = size_of(&i), count = (size_t)width * height;
+    float *weights = (float *)(void *)allocate(count * sizeof(float));
+    double total = 0;
+    for (size_t k = 0; k < count; k++) total += (double)(weights[k] = (float)unit());
+    for (size_t k = 0; k < count; k++) weights[k] = (float)((double)weights[k] / (total ? total : 1.0));
+    const fl_colour_kernel kernel = {width, height, weights};
+    fl_buffer room = {NULL, 0};
+    uint8_t *made[3];
+    for (int path = 0; path < 3; path++) {
+        on_path(path);
+        made[path] = allocate(size);
+        CHECK(fl_colour_convolve(i.bytes, made[path], i.width, i.height, i.channels, &kernel, &room));
+        CHECK(memcmp(made[path], made[0], size) == 0);
+    }
+    for (int path = 0; path < 3; path++) free(made[path]);
+    free(weights), free(i.bytes);
+    fl_buffer_free(&room);
+}
+
 static void bands_and_counts_equal_plain_c(void) {
     const image i = make_image(3);
     const size_t pixels = (size_t)i.width * i.height;
@@ -145,6 +170,7 @@ int main(void) {
         steps_equal_plain_c();
         bands_and_counts_equal_plain_c();
         warps_equal_plain_c();
+        if (i % 32 == 0) convolutions_equal_plain_c();
     }
     return 0;
 }

@@ -17,7 +17,11 @@ from fastload._native import core
 
 Pixels = npt.NDArray[np.uint8]
 
-ENHANCED = {"saturate": ImageEnhance.Color, "sharpen": ImageEnhance.Sharpness}
+ENHANCED = {
+    "saturate": ImageEnhance.Color,
+    "contrast": ImageEnhance.Contrast,
+    "sharpen": ImageEnhance.Sharpness,
+}
 FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -29,9 +33,9 @@ factors = st.sampled_from([0.0, 1.0, -1.0, 255.0, 1e6, -1e9]) | st.floats(-1, 3,
 seeds = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture(params=["plain", "avx2", ""])
+@pytest.fixture(params=["plain", "avx2,fma", ""])
 def path(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The test runs on plain C, with AVX2 alone, and on the best path of this CPU."""
+    """The test runs on plain C, with AVX2 and FMA alone, and on the best path of this CPU."""
     core.use_cpu(request.param)
     yield
     core.use_cpu("")
@@ -94,7 +98,7 @@ def test_blends_of_all_bytes() -> None:
 @given(seeds, shapes, factors)
 @settings(max_examples=60)
 def test_enhancements(seed: int, shape: tuple[int, int, int], factor: float) -> None:
-    """Color and Sharpness of ImageEnhance."""
+    """Color, Contrast and Sharpness of ImageEnhance."""
     pixels = image_of(seed, shape)
     for name, kind in ENHANCED.items():
         if name == "saturate" and shape[2] == 1:

@@ -25,6 +25,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Lost, seed_sample, seed_worker
 from fastload.batch.collate import advice_on
+from fastload.common.imports import after_import
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
 from fastload.common.system import keep_memory
@@ -98,6 +99,12 @@ def set_signals(handled: tuple[int, ...]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def _exchange_blur() -> None:
+    from fastload.engines.processes import blurring  # which imports Pillow, as torchvision has done by now
+
+    blurring.exchange()
+
+
 class Worker:
     """State of a worker process between tasks, and the handlers of messages."""
 
@@ -148,6 +155,7 @@ class Worker:
             opening.install(job.lazy)
             normalizing.install()
             to_tensor.install()
+            after_import("torchvision.transforms.functional", _exchange_blur)
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)
