@@ -187,7 +187,7 @@ class LazyCore:
         """As ImagingCore.point."""
         made = None
         if self.mode in ("RGB", "L") and mode in (None, self.mode) and _is_table(table, 256 * self.bands):
-            made = self._then(Point(bytes(min(max(each, 0), 255) for each in table)))
+            made = self._then(Point(_bytes_of(table)))
         return self.real().point(table, mode) if made is None else made
 
     def filter(self, *kernel: object) -> LazyCore | Core:
@@ -251,7 +251,15 @@ def _real(value: object) -> object:
 
 def _is_table(value: object, count: int) -> TypeGuard[list[int]]:
     """Returns True for a list of so many integers."""
-    return type(value) is list and len(value) == count and all(type(each) is int for each in value)
+    return type(value) is list and len(value) == count and {*map(type, value)} == {int}
+
+
+def _bytes_of(table: list[int]) -> bytes:
+    """A table with all values cut off at 0 and 255."""
+    try:
+        return bytes(table)
+    except ValueError:
+        return bytes(min(max(each, 0), 255) for each in table)
 
 
 _RADIUS_MOST = 1000

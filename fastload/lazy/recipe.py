@@ -57,6 +57,9 @@ class Recipe:
         other = None if self.steps else self.source.with_step(step)
         if other is not None:
             return Recipe(*other)
+        merged = self.steps[-1].merged(step) if self.steps else None
+        if merged is not None:
+            return Recipe(self.source, self.steps[:-1]).then(merged)
         longer = Recipe.__new__(Recipe)
         longer.source, longer.steps = self.source, (*self.steps, step)
         longer.mode, longer.size, longer.length = self.mode, self.size, self.length

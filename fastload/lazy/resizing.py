@@ -48,6 +48,13 @@ def _resampled(pixels: Array, step: Resample, filter: str, passes: str) -> Array
     return made.reshape(made.shape[:2]) if pixels.ndim == 2 else made
 
 
+def flipped(pixels: Array, across: bool, down: bool) -> Array:
+    """Pixels mirrored left to right, top to bottom, or both."""
+    height, width = pixels.shape[:2]
+    made = core.resize_exact(pixels, None, (width, height), "nearest", hflip=across, vflip=down)
+    return made.reshape(pixels.shape)
+
+
 def reduce(pixels: Array, factor: tuple[int, int], box: tuple[int, int, int, int]) -> Array | None:
     """Means of blocks of pixels, as the installed Pillow takes them; None where only Pillow itself does
     that."""

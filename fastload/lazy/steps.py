@@ -29,6 +29,9 @@ class Step(Protocol):
         """The fourth byte of a result's pixels where it was `value` in those of a core image of mode RGB, of
         a size; None: it is not the same in all of them."""
 
+    def merged(self, after: Step) -> Step | None:
+        """One step that does what this one and the next do; None: there is none."""
+
     def on_array(self, pixels: Array) -> Array | None:
         """The result, by native code; None: only a core image does it."""
 
@@ -53,6 +56,10 @@ class Kept:
         """As Step.fourth."""
         return value
 
+    def merged(self, after: Step) -> Step | None:
+        """As Step.merged."""
+        return None
+
 
 class _Crop(NamedTuple):
     box: tuple[int, int, int, int]
@@ -69,9 +76,10 @@ class Crop(_Crop, Kept):
 
     def fourth(self, value: int | None, size: Size) -> int | None:
         """As Step.fourth."""
-        return value if value == 0 or self._is_within(size) else None
+        return value if value == 0 or self.is_within(size) else None
 
-    def _is_within(self, size: Size) -> bool:
+    def is_within(self, size: Size) -> bool:
+        """Returns True if no part of the box is beyond the edges of an image of a size."""
         left, upper, right, lower = self.box
         return left >= 0 and upper >= 0 and right <= size[0] and lower <= size[1]
 
@@ -80,7 +88,7 @@ class Crop(_Crop, Kept):
         left, upper, right, lower = self.box
         height, width = pixels.shape[:2]
         inside = pixels[max(upper, 0) : max(lower, 0), max(left, 0) : max(right, 0)]
-        if self._is_within((width, height)):
+        if self.is_within((width, height)):
             return inside
         out = np.zeros((lower - upper, right - left, *pixels.shape[2:]), np.uint8)
         x, y = max(-left, 0), max(-upper, 0)
@@ -175,7 +183,8 @@ class Transpose(_Transpose, Kept):
 
     def on_array(self, pixels: Array) -> Array | None:
         """As Step.on_array."""
-        return pixels[::-1] if self.method == Image.Transpose.FLIP_TOP_BOTTOM else None
+        flip = _FLIPS.get(self.method)
+        return None if flip is None else resizing.flipped(pixels, *flip)
 
     def on_core(self, core: Core) -> Core:
         """As Step.on_core."""

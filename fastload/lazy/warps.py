@@ -10,7 +10,7 @@ from fastload._native import core as native
 from fastload.lazy.colours import Proved, tried
 from fastload.lazy.pixels import Array, Core
 from fastload.lazy.sources import canvas, filled
-from fastload.lazy.steps import Kept, Size
+from fastload.lazy.steps import Crop, Kept, Size, Step
 
 FILTERS = {
     int(Image.Resampling.NEAREST): "nearest",
@@ -38,6 +38,13 @@ class Pad(_Pad, Kept):
     def fourth(self, value: int | None, size: Size) -> int | None:
         """As Step.fourth."""
         return value if value == self.ink[-1] else None
+
+    def merged(self, after: Step) -> Step | None:
+        """As Step.merged: a crop of the canvas is a smaller canvas."""
+        if not isinstance(after, Crop) or not after.is_within(self.to):
+            return None
+        left, upper, _, _ = after.box
+        return Pad(after.size(self.to), (self.at[0] - left, self.at[1] - upper), self.ink)
 
     def on_array(self, pixels: Array) -> Array | None:
         """As Step.on_array."""
