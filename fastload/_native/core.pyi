@@ -215,6 +215,7 @@ def resize_exact(
     dtype: str = "uint8",
     layout: str = "HWC",
     into: npt.NDArray[Any] | None = None,
+    lut: npt.NDArray[np.float32] | None = None,
 ) -> npt.NDArray[Any]: ...
 def resize_exact_reads(
     image_size: Sequence[int],
@@ -342,6 +343,7 @@ class RegionDecoder:
         dtype: str = "uint8",
         layout: str = "HWC",
         into: npt.NDArray[Any] | None = None,
+        lut: npt.NDArray[np.float32] | None = None,
         order: str = "horizontal",
         exact: bool = True,
     ) -> npt.NDArray[Any]: ...
@@ -354,6 +356,7 @@ class RegionDecoder:
         dtype: str = "uint8",
         layout: str = "HWC",
         into: npt.NDArray[Any] | None = None,
+        lut: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[Any]: ...
 
 # --- engine.pxi

@@ -95,7 +95,7 @@ cdef int _exact_spec(fl_resize_exact_spec *spec, object box, object size, object
 
 
 cdef object _exact_sink(fl_sink *sink, const fl_view *view, uint32_t width, uint32_t height, dtype, layout,
-                        bint hflip, bint vflip, into):
+                        bint hflip, bint vflip, into, lut):
     """Points a sink at `into`, or at a new array, and returns that."""
     cdef object channels = 1 if view.channels else 3
     cdef object shape
@@ -106,7 +106,7 @@ cdef object _exact_sink(fl_sink *sink, const fl_view *view, uint32_t width, uint
     sink.hflip, sink.vflip = hflip, vflip
     sink.channels, sink.depth = view.channels, view.depth
     if sink.dtype != FL_U8:
-        sink.lut = <const void *><size_t>_UNIT_LUT.ctypes.data
+        sink.lut = <const void *><size_t>_float_lut(lut, channels).ctypes.data
     if sink.layout == FL_HWC:
         shape = (height, width, channels)
     else:
@@ -124,9 +124,23 @@ cdef object _exact_sink(fl_sink *sink, const fl_view *view, uint32_t width, uint
     return into
 
 
+cdef object _float_lut(object lut, object channels):
+    """The table of a sink of floats, which must stay referenced: `lut` itself, or bytes over 255 for None."""
+    if lut is None:
+        return _UNIT_LUT
+    if (
+        not isinstance(lut, _np.ndarray)
+        or lut.dtype != _np.float32
+        or lut.shape != (channels, 256)
+        or not lut.flags.c_contiguous
+    ):
+        raise _errors.ArgumentError(f"lut must be a contiguous float32 array of ({channels}, 256)")
+    return lut
+
+
 def resize_exact(image, box, size, filter="bilinear", *, order="horizontal", window=None, bint hflip=False,
                  bint vflip=False,
-                 dtype="uint8", layout="HWC", into=None):
+                 dtype="uint8", layout="HWC", into=None, lut=None):
     """Resizes a box of an image as Pillow's Image.resize does, bit for bit.
 
     Args:
@@ -143,6 +157,7 @@ def resize_exact(image, box, size, filter="bilinear", *, order="horizontal", win
         dtype: "uint8", or "float32" for value / 255.
         layout: "HWC" or "CHW".
         into: an array of the result's shape and dtype that it is written to; None for a new one.
+        lut: float32 (channels, 256), the values of bytes in a result of float32; None: value / 255.
 
     Returns:
         array (height, width, channels) or (channels, height, width) of the window.
@@ -164,7 +179,7 @@ def resize_exact(image, box, size, filter="bilinear", *, order="horizontal", win
     _exact_spec(&spec, box, size, filter, order, window)
     # Refuses what does not fit before its pixels are allocated
     check(fl_resize_exact_reads(&spec, &reads, &err), &err)
-    into = _exact_sink(&sink, &view, spec.window.width, spec.window.height, dtype, layout, hflip, vflip, into)
+    into = _exact_sink(&sink, &view, spec.window.width, spec.window.height, dtype, layout, hflip, vflip, into, lut)
     with nogil:
         code = fl_resize_exact_run(resizer.handle, &view, &spec, &sink, &err)
     check(code, &err)

@@ -234,7 +234,7 @@ cdef class RegionDecoder:
 
     def resample(self, box, size, filter="bilinear", *, image=None, window=None, bint hflip=False,
                  bint vflip=False, dtype="uint8",
-                 layout="HWC", into=None, order="horizontal", bint exact=True):
+                 layout="HWC", into=None, lut=None, order="horizontal", bint exact=True):
         """Resamples a box of the decoded region.
 
         Args:
@@ -242,7 +242,7 @@ cdef class RegionDecoder:
             image: (x, y, width, height): the image beyond whose edges no pixel exists, in pixels of the
                 region, of which it may stick out where nothing is read (see resize_exact_reads). None: the
                 region itself.
-            size, filter, window, hflip, vflip, dtype, layout, into, order: as for resize_exact().
+            size, filter, window, hflip, vflip, dtype, layout, into, lut, order: as for resize_exact().
             exact: True: Pillow's resize, bit for bit; False: as resize() with antialiasing, within 1 of it:
                 filter is "bilinear" or "bicubic", `image` is inside the region, which is RGB, and order does
                 not matter.
@@ -264,7 +264,7 @@ cdef class RegionDecoder:
             _exact_spec(&spec, box, size, filter, order, window)
             check(fl_resize_exact_reads(&spec, &reads, &err), &err)
             into = _exact_sink(&sink, &self.view, spec.window.width, spec.window.height, dtype, layout, hflip,
-                               vflip, into)
+                               vflip, into, lut)
             if exact:
                 with nogil:
                     code = fl_resize_exact_run(self.exact, &self.view, &spec, &sink, &err)
@@ -273,7 +273,8 @@ cdef class RegionDecoder:
                 self._resize(&spec, filter, &sink)
         return into
 
-    def pixels(self, box=None, *, bint hflip=False, bint vflip=False, dtype="uint8", layout="HWC", into=None):
+    def pixels(self, box=None, *, bint hflip=False, bint vflip=False, dtype="uint8", layout="HWC", into=None,
+               lut=None):
         """Copies a box (x, y, width, height) of the decoded region, None for all of it; the other arguments
         as for resize_exact().
 
@@ -285,8 +286,7 @@ cdef class RegionDecoder:
             self._check_decoded()
             x, y, width, height = (0, 0, self.view.width, self.view.height) if box is None else box
         return self.resample((x, y, x + width, y + height), (width, height), "nearest", hflip=hflip,
-                             vflip=vflip, dtype=dtype, layout=layout,
-                             into=into)
+                             vflip=vflip, dtype=dtype, layout=layout, into=into, lut=lut)
 
     cdef int _place_image(self, fl_resize_exact_spec *spec, image) except -1:
         if image is None:

@@ -447,6 +447,8 @@ def _images(exactness: str, seen: LazyCounts) -> str:
     lines = [f"Pillow images are lazy ({exactness})"]
     if seen.opened:
         lines.append(f"{seen.opened:,} JPEGs opened, {seen.straight:,} times decoded straight into an array")
+    if seen.composed:
+        lines.append(_composed(seen))
     if seen.whole:
         asked = ", ".join(f"{name} {count:,}" for name, count in seen.whole.most_common(REASONS))
         lines.append(
@@ -459,6 +461,15 @@ def _images(exactness: str, seen: LazyCounts) -> str:
             + ", ".join(f"{count:,} ({why})" for why, count in seen.left.most_common(REASONS))
         )
     return "; ".join(lines)
+
+
+def _composed(seen: LazyCounts) -> str:
+    """Text on torchvision's transforms: those that were run on recipes, and those that got an image."""
+    run = ", ".join(name for name, _ in seen.composed.most_common())
+    apart = ", ".join(f"{name} {count:,}" for name, count in seen.apart.most_common(REASONS))
+    return f"torchvision's {run} are steps of one recipe" + (
+        f"; called with an image: {apart}" if apart else ""
+    )
 
 
 REASONS = 4

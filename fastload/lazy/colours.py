@@ -133,6 +133,25 @@ class _Factor(NamedTuple):
     factor: float
 
 
+class Grey(Colour):
+    """convert("L"), and the light as three channels of a new image."""
+
+    __slots__ = ()
+
+    @property
+    def native(self) -> Native:
+        """As Colour.native."""
+        return ("grey",)
+
+    def fourth(self, value: int | None, size: Size) -> int | None:
+        """As Step.fourth."""
+        return 255
+
+    def on_core(self, core: Core) -> Core:
+        """As Step.on_core."""
+        return core.convert("L", Image.Dither.FLOYDSTEINBERG).convert("RGB", Image.Dither.FLOYDSTEINBERG)
+
+
 class Contrast(_Factor, Colour):
     """ImageEnhance.Contrast: a blend from one grey, the image's mean light, rounded."""
 
@@ -375,6 +394,7 @@ _TRIED: dict[type[Proved], tuple[tuple[int, ...], tuple[Proved, ...]]] = {
     Gaussian: ((3, 1), (Gaussian((0.3, 0.3)), Gaussian((2.1, 1.3)), Gaussian((9.0, 0.0)))),
     Box: ((3, 1), (Box((1.5, 1.5)), Box((0.0, 4.0)))),
     ToLight: ((3,), (ToLight(),)),
+    Grey: ((3,), (Grey(),)),
     Band: ((3,), (Band("G"), Band("H"), Band("S"), Band("V"))),
     Hue: ((3,), (Hue(None), Hue(51), Hue(230))),
 }

@@ -26,7 +26,7 @@ from fastload.errors import SampleError
 from fastload.lazy import resizing
 from fastload.lazy.pixels import Array, decoded_by_pillow, to_array
 from fastload.lazy.resampling import FILTERS, pillow_order
-from fastload.lazy.resizing import Resample
+from fastload.lazy.resizing import WRITTEN, Resample, Sink, options_of
 
 OF_READING = 0.25
 """Share of a whole decode that reading the coded data takes. Measured: a region of a quarter of the area
@@ -158,27 +158,35 @@ class CompressedImage:
         found = CompressedImage.known(begun + _END, mode)
         return found is not None and found.end == len(begun) + len(_END)
 
-    def pixels(self, region: Region, hflip: bool = False, vflip: bool = False) -> Array:
+    def pixels(
+        self, region: Region, hflip: bool = False, vflip: bool = False, sink: Sink | None = None
+    ) -> Array:
         """The pixels of a region: uint8 (height, width, 3), or (height, width) in mode L. They are not to
-        be written to."""
+        be written to. With a sink they may have been written to that: WRITTEN."""
         with self._lock:
-            return self._pixels(region, hflip, vflip)
+            return self._pixels(region, hflip, vflip, sink)
 
-    def _pixels(self, region: Region, hflip: bool = False, vflip: bool = False) -> Array:
+    def _pixels(
+        self, region: Region, hflip: bool = False, vflip: bool = False, sink: Sink | None = None
+    ) -> Array:
         at = self._held(region)
         if at is None:
             found = self._kept()[region.y : region.y + region.height, region.x : region.x + region.width]
             return found[:: -1 if vflip else 1, :: -1 if hflip else 1]
         return self._formed(
-            _thread.decoder.pixels((*at, region.width, region.height), hflip=hflip, vflip=vflip)
+            _thread.decoder.pixels(
+                (*at, region.width, region.height), hflip=hflip, vflip=vflip, **options_of(sink)
+            ),
+            sink,
         )
 
-    def resampled(self, region: Region, step: Resample) -> Array | None:
-        """The pixels of a region after a native resample; None where only Pillow itself does that."""
+    def resampled(self, region: Region, step: Resample, sink: Sink | None = None) -> Array | None:
+        """The pixels of a region after a native resample; None where only Pillow itself does that. With a
+        sink they are written to that: WRITTEN."""
         with self._lock:
-            return self._resampled(region, step)
+            return self._resampled(region, step, sink)
 
-    def _resampled(self, region: Region, step: Resample) -> Array | None:
+    def _resampled(self, region: Region, step: Resample, sink: Sink | None) -> Array | None:
         order = pillow_order()
         if order is None or step.filter not in FILTERS:
             return None
@@ -189,18 +197,23 @@ class CompressedImage:
             and self.eighths == 8
             and step.filter in resizing.FAST_FILTERS
         ):
-            found = self._scaled(region, step, order)
+            found = self._scaled(region, step, order, sink)
             if found is not None:
                 return found
         filter, size = FILTERS[step.filter], (region.width, region.height)
         x, y, width, height = core.resize_exact_reads(size, step.box, step.to, filter, window=step.window)
         at = self._held(Region(region.x + x, region.y + y, width, height))
         if at is None:
-            return resizing.resample(self._pixels(region), step)
-        return self._run(step, step.box, (at[0] - x, at[1] - y, *size), order)
+            return resizing.resample(self._pixels(region), step, sink)
+        return self._run(step, step.box, (at[0] - x, at[1] - y, *size), order, sink)
 
     def _run(
-        self, step: Resample, box: tuple[float, ...], image: tuple[int, ...] | None, order: str
+        self,
+        step: Resample,
+        box: tuple[float, ...],
+        image: tuple[int, ...] | None,
+        order: str,
+        sink: Sink | None,
     ) -> Array:
         """A resample of a box of what this thread's decoder holds."""
         filter = FILTERS[step.filter]
@@ -213,10 +226,13 @@ class CompressedImage:
             hflip=step.hflip,
             vflip=step.vflip,
             order=order,
+            **options_of(sink),
         )
-        return self._formed(made)
+        return self._formed(made, sink)
 
-    def _formed(self, pixels: Array) -> Array:
+    def _formed(self, pixels: Array, sink: Sink | None = None) -> Array:
+        if sink is not None:
+            return WRITTEN
         return pixels if self.mode == "RGB" else pixels.reshape(pixels.shape[:2])
 
     def _kept(self) -> Array:
@@ -277,7 +293,7 @@ class CompressedImage:
             x, y, min(area.width * scale, self._full[0] - x), min(area.height * scale, self._full[1] - y)
         )
 
-    def _scaled(self, region: Region, step: Resample, order: str) -> Array | None:
+    def _scaled(self, region: Region, step: Resample, order: str, sink: Sink | None) -> Array | None:
         """A resample of a region that is scaled in the inverse transform; None where that is not small
         enough, or the file damaged."""
         left, top, right, bottom = step.box
@@ -297,7 +313,7 @@ class CompressedImage:
             min(x + right * scale, width),
             min(y + bottom * scale, height),
         )
-        return self._run(step, box, None, order)
+        return self._run(step, box, None, order, sink)
 
     def _by_pillow(self) -> Array:
         """All pixels of a file with damaged coded data, of which Pillow and libjpeg-turbo make what they

@@ -24,6 +24,8 @@ class LazyCounts:
     Attributes:
         opened: JPEGs that were opened as lazy images.
         straight: times that pixels were decoded straight into an array.
+        composed: steps of torchvision's transforms that became steps of a recipe, by class.
+        apart: calls of a transform with an image in between, by class.
         whole: images whose pixels were made as a Pillow image, by the function that asked for them.
         left: images that Pillow has loaded itself, by the reason.
         line: the first line of the user's program that asked for pixels as a Pillow image, and the function
@@ -32,6 +34,8 @@ class LazyCounts:
 
     opened: int = 0
     straight: int = 0
+    composed: Counter[str] = field(default_factory=Counter)
+    apart: Counter[str] = field(default_factory=Counter)
     whole: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
     line: str = ""
@@ -43,6 +47,8 @@ class LazyCounts:
         """Adds the counts of another process."""
         self.opened += other.opened
         self.straight += other.straight
+        self.composed.update(other.composed)
+        self.apart.update(other.apart)
         self.whole.update(other.whole)
         self.left.update(other.left)
         self.line = self.line or other.line
@@ -70,6 +76,16 @@ def straight() -> None:
     _counts.straight += 1
 
 
+def composed(name: str) -> None:
+    """Counts a step of torchvision's that became one of a recipe, by its class."""
+    _counts.composed[name] += 1
+
+
+def apart(name: str) -> None:
+    """Counts a transform that is called with an image by a Compose of torchvision's, by its class."""
+    _counts.apart[name] += 1
+
+
 def left(why: str) -> None:
     """Counts an image that Pillow loads itself."""
     _counts.left[why] += 1
@@ -79,7 +95,7 @@ def whole(method: str = "im") -> None:
     """Counts an image whose pixels are asked for as a Pillow image, by the function that asks, or the
     method of the image."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _module(frame).startswith("fastload.lazy"):
+    while frame is not None and _module(frame).startswith(("fastload.lazy", "fastload.composing")):
         frame = frame.f_back
     name = f"PIL.Image.{method}"
     while frame is not None and _module(frame).startswith("PIL."):

@@ -373,6 +373,11 @@ def canvas(image: Image.Image) -> Image.Image:
     return image
 
 
+def is_read(image: Any) -> bool:
+    """Returns True for a lazy image whose file has been read, or that has none."""
+    return image.__dict__.get(_SLOT) is not None
+
+
 def core_of(image: object) -> LazyCore | None:
     """The LazyCore of a lazy image; None for any other. A file is read for it.
 

@@ -135,13 +135,6 @@ def install(exactness: Exactness) -> None:
     _opening.everywhere = exactness
     _opening.threads.clear()  # the parent's
     after_import(_PLUGIN, _opening.begin)
-    after_import("torchvision.transforms._functional_pil", _adjust)
-
-
-def _adjust() -> None:
-    from fastload.lazy import adjusting  # which imports Pillow, as torchvision has done by now
-
-    adjusting.exchange()
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from PIL import _imaging as library
 
 Array: TypeAlias = npt.NDArray[np.uint8]
+Floats: TypeAlias = npt.NDArray[np.float32]
 Core: TypeAlias = Any
 """An ImagingCore of Pillow: the object behind an image's `im`."""
 _new: Callable[..., Core] = library.new

@@ -10,7 +10,8 @@ from fastload._native import core
 from fastload.lazy import resizing
 from fastload.lazy.colours import colours_of
 from fastload.lazy.compressed import CompressedImage, Region
-from fastload.lazy.pixels import Array, Core, to_core
+from fastload.lazy.pixels import Array, Core, to_array, to_core
+from fastload.lazy.resizing import WRITTEN, Sink
 from fastload.lazy.sources import FilePart, Held, Source
 from fastload.lazy.steps import Step, fourth_byte, resample_of
 from fastload.lazy.warps import Pad
@@ -88,11 +89,18 @@ class Recipe:
             made = step.on_core(made)
         return made
 
-    def pixels(self) -> Array | Core:
-        """The pixels as the last step leaves them: an array that is not to be written to, or a core image."""
-        value, steps = self.source.pixels(self.steps)
+    def write(self, sink: Sink) -> None:
+        """Writes the pixels as floats: by the step that makes them, where it can."""
+        made = self.pixels(sink)
+        if made is not WRITTEN:
+            resizing.write(to_array(made), sink)
+
+    def pixels(self, sink: Sink | None = None) -> Array | Core:
+        """The pixels as the last step leaves them: an array that is not to be written to, or a core image.
+        With a sink they may have been written to that: WRITTEN."""
+        value, steps = self.source.pixels(self.steps, sink)
         while steps:
-            made, count = _by_array(value, steps) if isinstance(value, np.ndarray) else (None, 1)
+            made, count = _by_array(value, steps, sink) if isinstance(value, np.ndarray) else (None, 1)
             if made is None:
                 value = steps[0].on_core(to_core(value, self._fourth_before(len(steps))))
             else:
@@ -106,14 +114,15 @@ class Recipe:
         return fourth_byte(done, self.source.fourth, self.source.size) or 0
 
 
-def _by_array(pixels: Array, steps: Sequence[Step]) -> tuple[Array | None, int]:
+def _by_array(pixels: Array, steps: Sequence[Step], sink: Sink | None) -> tuple[Array | None, int]:
     """The pixels after the first steps, by one native call, and their number; None and 1: only a core image
     does the first."""
     fused = resample_of(steps)
     if fused is not None:
-        made = resizing.resample(pixels, fused[0])
+        resample, count = fused
+        made = resizing.resample(pixels, resample, sink if count == len(steps) else None)
         if made is not None:
-            return made, fused[1]
+            return made, count
     colours = colours_of(steps)
     if colours:
         return core.colour(pixels, colours), len(colours)

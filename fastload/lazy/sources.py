@@ -12,6 +12,7 @@ from PIL import _imaging as library
 
 from fastload.lazy.compressed import CompressedImage, Region
 from fastload.lazy.pixels import Array, Core, to_array, to_core
+from fastload.lazy.resizing import Sink
 from fastload.lazy.steps import Crop, Size, Step, ToRgb, flips, resample_of
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class Source(Protocol):
     def with_step(self, step: Step) -> tuple[Source, tuple[Step, ...]] | None:
         """Another source that a step makes of this one, and what then follows; None: there is none."""
 
-    def pixels(self, steps: Sequence[Step]) -> tuple[Array | Core, Sequence[Step]]:
-        """The pixels after as many steps as are done at once, and the steps that are left."""
+    def pixels(self, steps: Sequence[Step], sink: Sink | None) -> tuple[Array | Core, Sequence[Step]]:
+        """The pixels after as many steps as are done at once, and the steps that are left; where none are,
+        the pixels may have been written to the sink: WRITTEN."""
 
     def on_core(self) -> Core:
         """A new core image, made by Pillow's own steps as far as its fourth bytes depend on them."""
@@ -83,15 +85,17 @@ class FilePart(_FilePart):
             return part, ()
         return part, (Crop((left - x, upper - y, right - x, lower - y)),)
 
-    def pixels(self, steps: Sequence[Step]) -> tuple[Array | Core, Sequence[Step]]:
+    def pixels(self, steps: Sequence[Step], sink: Sink | None) -> tuple[Array | Core, Sequence[Step]]:
         """As Source.pixels: a resample, or flips."""
         fused = resample_of(steps)
         if fused is not None:
-            made = self.file.resampled(self.region, fused[0])
+            resample, count = fused
+            made = self.file.resampled(self.region, resample, sink if count == len(steps) else None)
             if made is not None:
-                return made, steps[fused[1] :]
+                return made, steps[count:]
         hflip, vflip, count = flips(steps)
-        return self.file.pixels(self.region, hflip, vflip), steps[count:]
+        last = sink if count == len(steps) else None
+        return self.file.pixels(self.region, hflip, vflip, last), steps[count:]
 
     def on_core(self) -> Core:
         """As Source.on_core."""
@@ -129,7 +133,7 @@ class Plain(_Plain):
         """As Source.with_step."""
         return (Plain("RGB", self.size, self.ink * 3 + b"\xff"), ()) if isinstance(step, ToRgb) else None
 
-    def pixels(self, steps: Sequence[Step]) -> tuple[Array | Core, Sequence[Step]]:
+    def pixels(self, steps: Sequence[Step], sink: Sink | None) -> tuple[Array | Core, Sequence[Step]]:
         """As Source.pixels."""
         return canvas(self.size, self.ink), steps
 
@@ -157,7 +161,7 @@ class Given(_Given):
         """As Source.with_step."""
         return None
 
-    def pixels(self, steps: Sequence[Step]) -> tuple[Array | Core, Sequence[Step]]:
+    def pixels(self, steps: Sequence[Step], sink: Sink | None) -> tuple[Array | Core, Sequence[Step]]:
         """As Source.pixels."""
         return self.array, steps
 
@@ -222,7 +226,7 @@ class Held:
         """As Source.with_step."""
         return None
 
-    def pixels(self, steps: Sequence[Step]) -> tuple[Array | Core, Sequence[Step]]:
+    def pixels(self, steps: Sequence[Step], sink: Sink | None) -> tuple[Array | Core, Sequence[Step]]:
         """As Source.pixels."""
         return self.array(), steps
 

@@ -22,14 +22,14 @@ from torch.utils.data._utils import collate as torch_collate
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
+from fastload import composing
 from fastload._native import core
 from fastload.batch.bad_samples import NOTHING, Lost, seed_sample, seed_worker
 from fastload.batch.collate import advice_on
-from fastload.common.imports import after_import
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
 from fastload.common.system import keep_memory
-from fastload.engines.processes import messages, normalizing, to_tensor
+from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
@@ -99,12 +99,6 @@ def set_signals(handled: tuple[int, ...]) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _exchange_blur() -> None:
-    from fastload.engines.processes import blurring  # which imports Pillow, as torchvision has done by now
-
-    blurring.exchange()
-
-
 class Worker:
     """State of a worker process between tasks, and the handlers of messages."""
 
@@ -153,9 +147,7 @@ class Worker:
         self._in_place = False
         if job.lazy is not None:
             opening.install(job.lazy)
-            normalizing.install()
-            to_tensor.install()
-            after_import("torchvision.transforms.functional", _exchange_blur)
+            composing.install()
         try:
             if job.init_fn is not None:
                 job.init_fn(self._number)

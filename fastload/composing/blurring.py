@@ -23,7 +23,7 @@ from PIL import Image
 from fastload._native import core
 from fastload.common import originals
 from fastload.common.originals import OwnCode
-from fastload.engines.processes.normalizing import is_watched
+from fastload.common.torch_modes import is_watched
 from fastload.lazy import images
 from fastload.lazy.core_image import LazyCore
 from fastload.lazy.functions import aside

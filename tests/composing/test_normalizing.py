@@ -24,7 +24,7 @@ from torchvision.transforms import functional as F
 
 from fastload import FastLoader
 from fastload._native import core
-from fastload.engines.processes import normalizing
+from fastload.composing import normalizing
 from fastload.errors import ArgumentError
 
 OWN: Callable[..., Any] = module.normalize
@@ -35,7 +35,7 @@ numbers = st.floats(-10, 10, width=64)
 @pytest.fixture(scope="module", autouse=True)
 def exchanged() -> Iterator[None]:
     """The function is exchanged, as in a worker."""
-    normalizing.install()
+    normalizing.exchange()
     yield
     module.normalize = OWN
 
@@ -200,7 +200,7 @@ def test_in_workers_alone(options: dict[str, Any], lazy: bool) -> None:
             assert [tuple(each) for each in loader] == [(lazy, True)] * 2
         assert module.normalize is OWN
     finally:
-        normalizing.install()
+        normalizing.exchange()
 
 
 def test_code_that_a_program_replaced_stays(tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_code_that_a_program_replaced_stays(tmp_path: Path) -> None:
 
     module.normalize = mine
     try:
-        normalizing.install()
+        normalizing.exchange()
         assert module.normalize is mine
     finally:
         module.normalize = OWN
-        normalizing.install()
+        normalizing.exchange()

@@ -19,7 +19,7 @@ from torchvision.transforms import _functional_pil as module
 from torchvision.transforms import functional as F
 
 from fastload import FastLoader
-from fastload.lazy import adjusting
+from fastload.composing import adjusting
 
 NAMES = tuple(adjusting._ADJUSTED)
 OWN: dict[str, Callable[..., Any]] = {name: getattr(module, name) for name in NAMES}
@@ -70,7 +70,9 @@ def test_one_step(name: str) -> None:
         assert is_lazy(made)
         assert is_lazy(getattr(module, name)(image, **{named: 0.3}))
         assert np.array_equal(made, OWN[name](image, 0.3))
-    trial = adjusting._met(OWN[name], adjusting._ADJUSTED[name])  # which makes its trial, as in a new process
+    trial = adjusting._met(
+        OWN[name], name, adjusting._ADJUSTED[name]
+    )  # which makes its trial, as in a new process
     assert not counted(lambda: trial(Image.open(io.BytesIO(files()["420"])), 0.2)).whole
 
 
@@ -95,7 +97,7 @@ def test_a_program_s_own_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_function_that_differs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the trial gives other pixels, torchvision's own code runs."""
     wrong = adjusting._Adjusted(adjusting._saturation, True)
-    met = adjusting._met(OWN["adjust_brightness"], wrong)
+    met = adjusting._met(OWN["adjust_brightness"], "adjust_brightness", wrong)
     with lazily():
         image = Image.open(io.BytesIO(files()["420"])).crop((3, 4, 50, 40))
         assert np.array_equal(met(image, 0.3), OWN["adjust_brightness"](image, 0.3))

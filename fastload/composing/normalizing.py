@@ -21,8 +21,9 @@ import numpy as np
 import torch
 
 from fastload._native import core
-from fastload.common.imports import after_import
-from fastload.common.originals import OwnCode, exchange
+from fastload.common import originals
+from fastload.common.originals import OwnCode
+from fastload.common.torch_modes import is_watched
 
 MOST_CHANNELS = 4
 """Channels that the native pass has room for."""
@@ -30,14 +31,10 @@ _MODULE = "torchvision.transforms._functional_tensor"
 _OWN = OwnCode((_MODULE, ("normalize", "_assert_image_tensor", "is_tensor_a_torch_image")))
 
 
-def install() -> None:
-    """Exchanges torchvision's function in this process, once it is imported."""
-    after_import(_MODULE, _exchange)
-
-
-def _exchange() -> None:
+def exchange() -> None:
+    """Exchanges torchvision's function in this process; its module is imported."""
     if not _OWN.replaced():
-        exchange(sys.modules[_MODULE], "normalize", _in_one_pass)
+        originals.exchange(sys.modules[_MODULE], "normalize", _in_one_pass)
 
 
 def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +44,7 @@ def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:
             inplace
             or not _is_plain(tensor)
             or _OWN.replaced()
-            or (numbers := _rounded(mean, std, tensor.shape[0])) is None
+            or (numbers := rounded(mean, std, tensor.shape[0])) is None
         ):
             return own(tensor, mean, std, inplace)
         interleaved = not tensor.is_contiguous()
@@ -75,16 +72,7 @@ def _is_plain(tensor: object) -> bool:
     )
 
 
-def is_watched() -> bool:
-    """Returns True where other code sees each of torch's operators, or they run in another way."""
-    return bool(
-        torch._C._len_torch_function_stack()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._functorch.maybe_current_level()
-    )
-
-
-def _rounded(mean: Any, std: Any, channels: int) -> tuple[list[float], list[float]] | None:
+def rounded(mean: Any, std: Any, channels: int) -> tuple[list[float], list[float]] | None:
     """The numbers as float32 has them, one for each channel; None where torchvision's code is to decide."""
     if not (
         type(mean) in (list, tuple)

@@ -19,7 +19,7 @@ from torchvision import transforms
 from torchvision.transforms import functional as F
 
 from fastload import FastLoader
-from fastload.engines.processes import blurring
+from fastload.composing import blurring
 from fastload.lazy import counts, images
 from fastload.lazy.opening import opened_lazily
 

@@ -18,7 +18,7 @@ from torchvision import transforms
 from torchvision.transforms import functional as F
 
 from fastload import FastLoader
-from fastload.engines.processes import to_tensor
+from fastload.composing import to_tensor
 from fastload.lazy.opening import opened_lazily
 
 OWN: Callable[..., Any] = F.to_tensor
@@ -27,7 +27,7 @@ OWN: Callable[..., Any] = F.to_tensor
 @pytest.fixture(scope="module", autouse=True)
 def exchanged() -> Iterator[None]:
     """The function is exchanged, as in a worker."""
-    to_tensor.install()
+    to_tensor.exchange()
     yield
     F.to_tensor = OWN
 
@@ -155,4 +155,4 @@ def test_in_workers_alone() -> None:
             assert same(images[1], OWN(Image.new("RGB", (4, 3), (1, 2, 3))))
         assert F.to_tensor is OWN
     finally:
-        to_tensor.install()
+        to_tensor.exchange()

@@ -31,30 +31,30 @@ from fastload.lazy.steps import Step
 
 MODULE = "torchvision.transforms._functional_pil"
 _Function: TypeAlias = Callable[..., Any]
-_Compose: TypeAlias = Callable[[LazyCore, float], Step | None]
+_Compose: TypeAlias = Callable[[str, float], Step | None]
 _FACTORS = (0.31, -0.27, 0.5)
 """Factors of the trials, which are hues too."""
 
 
-def _brightness(core: LazyCore, factor: float) -> Step | None:
-    return Blend(bytes(4 if core.mode == "RGB" else 1), factor)
+def _brightness(mode: str, factor: float) -> Step | None:
+    return Blend(bytes(4 if mode == "RGB" else 1), factor)
 
 
-def _contrast(core: LazyCore, factor: float) -> Step | None:
+def _contrast(mode: str, factor: float) -> Step | None:
     return Contrast(factor)
 
 
-def _saturation(core: LazyCore, factor: float) -> Step | None:
-    return Saturate(factor) if core.mode == "RGB" else None
+def _saturation(mode: str, factor: float) -> Step | None:
+    return Saturate(factor) if mode == "RGB" else None
 
 
-def _hue(core: LazyCore, factor: float) -> Step | None:
-    return Hue(int(factor * 255) & 255) if core.mode == "RGB" else None
+def _hue(mode: str, factor: float) -> Step | None:
+    return Hue(int(factor * 255) & 255) if mode == "RGB" else None
 
 
 class _Adjusted(NamedTuple):
-    """The step of a function, whether its result has the image's `info`, and how far from 0 a factor may be
-    of which it makes one."""
+    """The step of a function by mode and factor, whether its result has the image's `info`, and how far from
+    0 a factor may be of which it makes one."""
 
     step: _Compose
     keeps_info: bool = False
@@ -75,15 +75,40 @@ _OWN = OwnCode(
 )
 
 
+_trials: dict[str, Probe[bool]] = {}
+"""By function that is exchanged."""
+
+
+def agrees(name: str) -> bool:
+    """Returns True if a function's step gives the pixels of torchvision's own code, which stands in its
+    place."""
+    trial = _trials.get(name)
+    return trial is not None and not _OWN.replaced() and bool(trial())
+
+
+def step_of(name: str, factor: float) -> tuple[Step, bool]:
+    """The step of a function for an image of mode RGB, and whether its result has the image's `info`.
+
+    Args:
+        name: the function's.
+        factor: its argument, at most FACTOR_MOST from 0; of adjust_hue at most 0.5.
+    """
+    adjusted = _ADJUSTED[name]
+    step = adjusted.step("RGB", factor)
+    assert step is not None
+    return step, adjusted.keeps_info
+
+
 def exchange() -> None:
     """Exchanges torchvision's functions in this process; its module is imported."""
     for name, adjusted in _ADJUSTED.items():
         if not _OWN.replaced():
-            originals.exchange(sys.modules[MODULE], name, functools.partial(_met, adjusted=adjusted))
+            met = functools.partial(_met, name=name, adjusted=adjusted)
+            originals.exchange(sys.modules[MODULE], name, met)
 
 
-def _met(own: _Function, adjusted: _Adjusted) -> _Function:
-    trial = Probe(lambda: all(_same(own, adjusted, factor) for factor in _FACTORS))
+def _met(own: _Function, name: str, adjusted: _Adjusted) -> _Function:
+    trial = _trials[name] = Probe(lambda: all(_same(own, adjusted, factor) for factor in _FACTORS))
     named = own.__code__.co_varnames[1]
 
     @functools.wraps(own)
@@ -106,7 +131,7 @@ def _made(image: object, step: _Compose, factor: float) -> LazyCore | None:
 
 
 def _stepped(core: LazyCore, step: _Compose, factor: float) -> LazyCore | None:
-    taken = step(core, factor)
+    taken = step(core.mode, factor)
     recipe = core.recipe()
     return LazyCore.of(None if taken is None or recipe is None else recipe.then(taken))
 

@@ -16,23 +16,19 @@ import numpy as np
 import torch
 
 from fastload._native import core
-from fastload.common.imports import after_import
-from fastload.common.originals import OwnCode, exchange
-from fastload.engines.processes.normalizing import is_watched
+from fastload.common import originals
+from fastload.common.originals import OwnCode
+from fastload.common.torch_modes import is_watched
 
 _MODULE = "torchvision.transforms.functional"
 _OWN = OwnCode((_MODULE, ("to_tensor", "_is_numpy", "_is_numpy_image")))
 _BANDS = {"RGB": 3, "L": 1}
 
 
-def install() -> None:
-    """Exchanges torchvision's function in this process, once it is imported."""
-    after_import(_MODULE, _exchange)
-
-
-def _exchange() -> None:
+def exchange() -> None:
+    """Exchanges torchvision's function in this process; its module is imported."""
     if not _OWN.replaced():
-        exchange(sys.modules[_MODULE], "to_tensor", _in_one_pass)
+        originals.exchange(sys.modules[_MODULE], "to_tensor", _in_one_pass)
 
 
 def _in_one_pass(own: Callable[..., Any]) -> Callable[..., Any]:

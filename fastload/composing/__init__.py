@@ -1,0 +1,33 @@
+"""torchvision's own code where it meets lazy images, in worker processes: functions and whole transforms that
+do what torchvision's do, in fewer steps, are put into its places.
+
+A function is exchanged only where it is torchvision's own (NOTE [ originals: how replaced code is found ]),
+and acts only where it has shown that it makes torchvision's values. Everything else, and every error, is left
+to that."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+
+from fastload.common.imports import after_import
+
+_WAITING = {
+    "adjusting": "torchvision.transforms._functional_pil",
+    "normalizing": "torchvision.transforms._functional_tensor",
+    "to_tensor": "torchvision.transforms.functional",
+    "blurring": "torchvision.transforms.functional",
+    "compose": "torchvision.transforms.transforms",
+}
+"""Modules of torchvision's by the file here that waits for them."""
+
+
+def install() -> None:
+    """Exchanges torchvision's functions in this process, each once its module is imported by somebody
+    else."""
+    for name, module in _WAITING.items():
+        after_import(module, functools.partial(_exchange, name))
+
+
+def _exchange(name: str) -> None:
+    importlib.import_module(f"{__name__}.{name}").exchange()

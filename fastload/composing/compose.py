@@ -1,0 +1,189 @@
+"""torchvision's Compose of a lazy image: its transforms are run on one recipe, with torchvision's draws, and
+end in one tensor.
+
+NOTE [ compose: whole transforms of a lazy image ]
+torchvision's transforms make an image object for each step, by several functions of torchvision's and
+Pillow's. In a worker Compose.__call__ is exchanged, so that this is met in anybody's wrapper; what is
+recognised is the call, with a lazy image.
+1. Transforms are recognised by their class and its code, one by one, when they are called: a subclass, an
+   object with hooks or with a method of its own, or a class whose code a program has replaced, is called as
+   it is, with an image, and the recipe goes on from what it returns if that is lazy. So do all transforms
+   that are not known.
+2. Draws are made by torchvision's own get_params and torch's own functions, in torchvision's order: the
+   generators' states are the same, whatever generator it is.
+3. Attributes are read at each call: a program may change them.
+4. ToTensor, or PILToTensor and ConvertImageDtype, with Normalize behind them, are a table of 256 floats for
+   each channel, made by the same operations in float32 that torch does, and the pixels become floats by it as
+   they are made. Strides are those of torchvision's tensor.
+5. Where torch is watched by a mode, or a program has replaced one of the functions that this stands in for,
+   torchvision's own Compose runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.modules import module as modules
+from torchvision.transforms import transforms as v1
+
+from fastload.common import originals
+from fastload.common.originals import OwnCode
+from fastload.common.torch_modes import is_watched
+from fastload.composing import steps
+from fastload.composing.normalizing import rounded
+from fastload.composing.picture import Picture
+from fastload.lazy import counts, images
+from fastload.lazy.pixels import Floats
+
+MODULE = "torchvision.transforms.transforms"
+_RUNS = steps.run_of()
+_MODULES = (v1.RandomApply, *_RUNS, v1.ConvertImageDtype, v1.Normalize)
+"""Classes of torch's modules that are known."""
+_OTHERS = (v1.Compose, v1.RandomOrder, v1.RandomChoice, v1.ToTensor, v1.PILToTensor)
+_OWN = OwnCode(
+    *(f"{MODULE}:{kind.__name__}" for kind in (*_MODULES, *_OTHERS)),
+    (
+        "torchvision.transforms.functional",
+        (
+            *("get_dimensions", "resized_crop", "crop", "resize", "_compute_resized_output_size"),
+            *("center_crop", "hflip", "vflip", "rgb_to_grayscale", "adjust_brightness", "adjust_contrast"),
+            *("adjust_saturation", "adjust_hue", "to_tensor", "pil_to_tensor", "convert_image_dtype"),
+            *("normalize", "_is_numpy", "_is_numpy_image"),
+        ),
+    ),
+    (
+        "torchvision.transforms._functional_pil",
+        ("get_dimensions", "crop", "resize", "hflip", "vflip", "to_grayscale", "_is_pil_image"),
+    ),
+    ("torchvision.transforms._functional_tensor", ("convert_image_dtype", "normalize", "_max_value")),
+    ("torch.nn.modules.module:Module", ("__call__", "_call_impl", "_wrapped_call_impl")),
+)
+_CHANNELS = 3
+_HOOKS = (
+    *("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks"),
+    "_global_forward_pre_hooks",
+)
+_OF_OBJECTS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_METHODS = ("forward", "get_params", "_compiled_call_impl")
+
+
+def exchange() -> None:
+    """Exchanges Compose.__call__ in this process; torchvision's transforms are imported."""
+    if not _OWN.replaced():
+        originals.exchange(v1.Compose, "__call__", _met)
+
+
+def _met(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def call(self: Any, img: Any) -> object:
+        if type(img) in images.KINDS and type(self) is v1.Compose and _is_usual():
+            return _value(_run_all(self.transforms, img))
+        return own(self, img)
+
+    return call
+
+
+def _is_usual() -> bool:
+    """Returns True if nothing but the transforms' own code would run."""
+    held = vars(modules)
+    return not (
+        any(held[name] for name in _HOOKS)
+        or _OWN.replaced()
+        or is_watched()
+        or torch.get_default_dtype() is not torch.float32
+    )
+
+
+def _value(value: object) -> object:
+    """The value as code outside of this sees it: an image for a Picture."""
+    return value.image() if type(value) is Picture else value
+
+
+def _run_all(transforms: Iterable[Any], value: object) -> object:
+    """A value after transforms, one after the other: of a Picture another one, or a tensor."""
+    left = list(transforms)
+    while left:
+        picture = value if type(value) is Picture else Picture.of(value)
+        if picture is None or not picture.has_room:
+            value = left.pop(0)(_value(value))
+            continue
+        count, floats = _floats(left, picture)
+        value = _run(left[0], picture) if floats is None else _tensor(picture, *floats)
+        del left[:count]
+    return value
+
+
+def _run(transform: Any, picture: Picture) -> object:
+    """The value after one transform."""
+    kind = type(transform)
+    if kind in _RUNS:
+        made = _RUNS[kind](transform, picture) if _is_plain(transform) else None
+        if made is not None:
+            counts.composed(kind.__name__)
+            return made
+    elif kind is v1.RandomApply and _is_plain(transform):
+        return picture if transform.p < torch.rand(1) else _run_all(transform.transforms, picture)
+    elif kind is v1.Compose:
+        return _run_all(transform.transforms, picture)
+    elif kind is v1.RandomChoice:
+        return _run_all(random.choices(transform.transforms, weights=transform.p), picture)
+    elif kind is v1.RandomOrder:
+        order = list(range(len(transform.transforms)))
+        random.shuffle(order)
+        return _run_all([transform.transforms[each] for each in order], picture)
+    counts.apart(kind.__name__)
+    return transform(picture.image())
+
+
+def _is_plain(transform: Any) -> bool:
+    """Returns True for a module without hooks, and without a method of its own."""
+    held = transform.__dict__
+    return not any(held.get(name) for name in _OF_OBJECTS) and not any(
+        held.get(name) is not None for name in _METHODS
+    )
+
+
+def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Floats, str] | None]:
+    """The table and the layout of the tensor that the first transforms make of a picture, and the number of
+    these; 1 and None: the first makes none, or one with strides of its own."""
+    if picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
+        return 1, None
+    kinds = [type(each) for each in transforms[:3]]
+    if kinds[0] is v1.ToTensor:
+        count, layout = 1, "CHW"
+    elif kinds[:2] == [v1.PILToTensor, v1.ConvertImageDtype] and _is_to_floats(transforms[1]):
+        count, layout = 2, "HWC"
+    else:
+        return 1, None
+    numbers = None
+    if kinds[count : count + 1] == [v1.Normalize] and _is_plain(transforms[count]):
+        numbers = rounded(transforms[count].mean, transforms[count].std, _CHANNELS)
+    if numbers is None:
+        return count, (_table((), ()), layout)
+    return count + 1, (_table(*map(tuple, numbers)), layout)
+
+
+def _is_to_floats(transform: Any) -> bool:
+    return transform.dtype is torch.float32 and _is_plain(transform)
+
+
+def _tensor(picture: Picture, table: Floats, layout: str) -> torch.Tensor:
+    counts.composed("ToTensor" if layout == "CHW" else "PILToTensor")
+    return picture.floats(table, layout)
+
+
+@functools.lru_cache(maxsize=32)
+def _table(mean: tuple[float, ...], std: tuple[float, ...]) -> Floats:
+    """The floats of bytes, (3, 256): over 255, and then less a mean and over a deviation, if given,
+    each step rounded to float32."""
+    unit = np.arange(256, dtype=np.float32) / np.float32(255)
+    table = np.repeat(unit[None], _CHANNELS, axis=0)
+    if mean:
+        table = (table - np.array(mean, np.float32)[:, None]) / np.array(std, np.float32)[:, None]
+    table.flags.writeable = False
+    return table

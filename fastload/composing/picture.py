@@ -1,0 +1,114 @@
+"""Picture: an image on its way through the steps of a transform, as a recipe; an image object is made only
+for code that asks for one."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from PIL import Image
+
+from fastload.lazy import counts, images
+from fastload.lazy.core_image import LazyCore
+from fastload.lazy.functions import aside
+from fastload.lazy.pixels import Floats
+from fastload.lazy.recipe import STEPS_MOST, Recipe
+from fastload.lazy.resizing import Sink
+from fastload.lazy.steps import Size, Step
+
+AT_ONCE = 8
+"""Steps that a transform adds at most."""
+
+
+class Picture:
+    """A recipe, and the image whose attributes the result has.
+
+    Args:
+        recipe: the pixels.
+        like: the image whose `info` an image of this has.
+        image: the image itself, if there is one.
+    """
+
+    __slots__ = ("_image", "_like", "recipe")
+
+    def __init__(self, recipe: Recipe, like: Image.Image, image: Image.Image | None = None) -> None:
+        self.recipe, self._like, self._image = recipe, like, image
+
+    @classmethod
+    def of(cls, image: object) -> Picture | None:
+        """The picture of a lazy image whose file has been read; None for anything else, and for an image with
+        so many steps that there may be no room for those of another transform."""
+        if type(image) not in images.KINDS or not images.is_read(image):
+            return None
+        core = images.core_of(image)
+        recipe = None if core is None else core.recipe()
+        if (
+            recipe is None
+            or recipe.length > STEPS_MOST - AT_ONCE
+            or (recipe.mode, recipe.size) != _form(image)
+        ):
+            return None
+        return cls(recipe, image, image)  # type: ignore[arg-type]
+
+    def then(self, *steps: Step, keeps_info: bool = True) -> Picture:
+        """The picture after some steps, at most AT_ONCE."""
+        recipe = self.recipe
+        for step in steps:
+            longer = recipe.then(step)
+            assert longer is not None  # there was room for them
+            recipe = longer
+        return Picture(recipe, self._like if keeps_info else Image.Image())
+
+    @property
+    def has_room(self) -> bool:
+        """True if another transform may add its steps."""
+        return self.recipe.length <= STEPS_MOST - AT_ONCE
+
+    def image(self) -> Image.Image:
+        """The image, always the same one."""
+        if self._image is None:
+            self._image = images.image_of(self._like, LazyCore(self.recipe))
+        return self._image
+
+    def face(self) -> Image.Image:
+        """An image of this mode and size, for a function that asks for nothing else; the next call on this
+        thread may change it."""
+        face = _faces.of(self.recipe.mode)
+        face._size = self.recipe.size
+        return face
+
+    def floats(self, lut: Floats, layout: str) -> torch.Tensor:
+        """A tensor (channels, height, width), float32, by a table (channels, 256).
+
+        Args:
+            lut: the values of bytes.
+            layout: order of its memory, "CHW" or "HWC".
+        """
+        (width, height), channels = self.recipe.size, len(self.recipe.mode)
+        shape = (channels, height, width) if layout == "CHW" else (height, width, channels)
+        made = torch.empty(shape, dtype=torch.float32, device="cpu")
+        counts.straight()
+        self.recipe.write(Sink(layout, lut, made.numpy()))
+        return made if layout == "CHW" else made.permute(2, 0, 1)
+
+
+def _form(image: Any) -> tuple[str, Size]:
+    return image.mode, image.size
+
+
+class _Faces(threading.local):
+    """Images of one pixel, by mode, whose size is set to that of others."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Image.Image] = {}
+
+    def of(self, mode: str) -> Image.Image:
+        """The image of a mode."""
+        if mode not in self._made:
+            with aside():
+                self._made[mode] = Image.new(mode, (1, 1))
+        return self._made[mode]
+
+
+_faces = _Faces()
