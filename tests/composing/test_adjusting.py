@@ -1,5 +1,5 @@
-"""torchvision's adjust functions of lazy images, one step each: its pixels, attributes and errors; in worker
-processes alone, and never in place of other code."""
+"""torchvision's functions of colours, of lazy images, one step each: its pixels, attributes and errors; in
+workers alone, and never in place of other code."""
 
 from __future__ import annotations
 
@@ -34,24 +34,32 @@ def exchanged() -> Iterator[None]:
         setattr(module, name, own)
 
 
-factors = st.sampled_from([0, 1, -0.5, 0.5, 2, np.float64(0.3), 1e31, "x", None, True]) | st.floats(-0.6, 2.5)
+factors = (
+    st.sampled_from([0, 1, -0.5, 0.5, 2, 9, np.float64(0.3), np.int64(3), 1e31, "x", None, True])
+    | st.floats(-0.6, 2.5)
+    | st.integers(-2, 260)
+)
+bare = ("invert", "autocontrast", "equalize")
+calls = st.tuples(st.sampled_from(NAMES), factors).map(
+    lambda call: (call[0], () if call[0] in bare and call[1] is not None else call[1:])
+)
 
 
 @given(
     st.sampled_from(["420", "grey", "tiny", "damaged", "progressive", "cmyk", "truncated"]),
-    st.lists(st.tuples(st.sampled_from(NAMES), factors), min_size=1, max_size=6),
+    st.lists(calls, min_size=1, max_size=6),
     st.booleans(),
 )
 @settings(max_examples=300)
-def test_chains(name: str, calls: list[tuple[str, Any]], resized: bool) -> None:
+def test_chains(name: str, calls: list[tuple[str, tuple[Any, ...]]], resized: bool) -> None:
     """Pixels, all four bytes of them, info, warnings and errors are those of torchvision's own code."""
 
     def program() -> Any:
         image = Image.open(io.BytesIO(files()[name]))
         image = image.resize((40, 31)) if resized else image
         made = [image]
-        for function, factor in calls:
-            image = getattr(F, function)(image, factor)
+        for function, arguments in calls:
+            image = getattr(F, function)(image, *arguments)
             made.append(image)
         raw = image.tobytes("raw", "RGBX") if image.mode == "RGB" else b""
         return [*made, raw]
@@ -63,17 +71,17 @@ def test_chains(name: str, calls: list[tuple[str, Any]], resized: bool) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_one_step(name: str) -> None:
     """The function makes no other image, by position and by keyword."""
-    named = OWN[name].__code__.co_varnames[1]
+    arguments = adjusting._ADJUSTED[name].tried[-1]
+    named = dict(zip(OWN[name].__code__.co_varnames[1:], arguments, strict=False))
     with lazily():
         image = Image.open(io.BytesIO(files()["420"])).crop((3, 4, 50, 40))
-        made = getattr(module, name)(image, 0.3)
+        made = getattr(module, name)(image, *arguments)
         assert is_lazy(made)
-        assert is_lazy(getattr(module, name)(image, **{named: 0.3}))
-        assert np.array_equal(made, OWN[name](image, 0.3))
-    trial = adjusting._met(
-        OWN[name], name, adjusting._ADJUSTED[name]
-    )  # which makes its trial, as in a new process
-    assert not counted(lambda: trial(Image.open(io.BytesIO(files()["420"])), 0.2)).whole
+        assert is_lazy(getattr(module, name)(image, **named))
+        assert np.array_equal(made, OWN[name](image, *arguments))
+    met = adjusting._met(OWN[name], name, adjusting._ADJUSTED[name])
+    # makes its trial, as in a new process
+    assert not counted(lambda: met(Image.open(io.BytesIO(files()["420"])), *arguments)).whole
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,7 +104,7 @@ def test_a_program_s_own_code_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_function_that_differs_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the trial gives other pixels, torchvision's own code runs."""
-    wrong = adjusting._Adjusted(adjusting._saturation, True)
+    wrong = adjusting._Adjusted(adjusting._saturation, ((0.3,),))
     met = adjusting._met(OWN["adjust_brightness"], "adjust_brightness", wrong)
     with lazily():
         image = Image.open(io.BytesIO(files()["420"])).crop((3, 4, 50, 40))

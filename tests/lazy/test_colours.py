@@ -11,9 +11,12 @@ import pytest
 import torchvision_ops  # noqa: F401
 from lazy_helpers import both, counted, files, is_lazy, lazily
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+from PIL import _imaging as library
 from torchvision.transforms import _functional_pil as F
 
 from fastload.lazy import colours, functions, pillow_code
+from fastload.lazy.pixels import to_core
+from fastload.lazy.resampling import noise
 
 Move = Callable[[Any], Any]
 
@@ -239,3 +242,26 @@ def test_images_of_arrays(name: str, mode: str | None) -> None:
 
     plain, lazy = both(program)
     assert lazy == plain
+
+
+def fourth_bytes(core: Any) -> set[int]:
+    """The fourth bytes of a core image's pixels."""
+    encoder = library.raw_encoder("RGB", "RGBX", 0, 1)
+    encoder.setimage(core, (0, 0, *core.size))
+    data, done = b"", 0
+    while not done:
+        _, done, part = encoder.encode(1 << 16)
+        data += part
+    encoder.cleanup()
+    return set(data[3::4])
+
+
+@pytest.mark.parametrize("kind", colours._TRIED, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("value", [0, 7, 255])
+def test_fourth_bytes_are_as_steps_say(kind: type[colours.Proved], value: int) -> None:
+    """What Pillow leaves in the byte behind the colours, which some raw modes show."""
+    channels, steps = colours._TRIED[kind]
+    for step in steps if 3 in channels else ():
+        made = step.on_core(to_core(noise(61, 47, 3), value))
+        said = step.fourth(value, (61, 47))
+        assert made.mode != "RGB" or said is None or fourth_bytes(made) == {said}, step
