@@ -43,6 +43,11 @@ WARNINGS = ["-Wall", "-Wextra"]
 # What Cython writes is not ours to tidy.
 GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-maybe-uninitialized"]
 
+FAST = ["-O3"]
+# What Cython writes calls csrc; made for size, the wheel is a tenth smaller. Its strings are smaller in a
+# wheel if Cython has not compressed them before.
+SMALL = ["-Os", "-DCYTHON_COMPRESS_STRINGS=0"]
+
 
 class Need(NamedTuple):
     """Something that the build needs: its name for a reader, and the package that brings it on each
@@ -162,9 +167,11 @@ class BuildNative(build_ext):
         # the code stands in what strip takes away, so that a wheel is smaller.
         ext.extra_compile_args = ["-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
         ext.extra_compile_args += ["-fno-asynchronous-unwind-tables", *sanitizers, *cflags]
-        ext.extra_link_args = ["-pthread", *sanitizers[:1], *libs, "-lm"]
+        # The module has what it calls of a library's archive, and shows none of its names to other libraries.
+        archives = ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
+        ext.extra_link_args = ["-pthread", *sanitizers[:1], *archives, *libs, "-lm"]
         self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
-        stamp = self._flags_stamp("flags.txt", [*ext.extra_compile_args, *self._werror])
+        stamp = self._flags_stamp("flags.txt", [*FAST, *SMALL, *ext.extra_compile_args, *self._werror])
         generated = cythonize([ext], build_dir=str(Path(self.build_temp) / "cython"), quiet=True)[0]
         ext.sources = generated.sources
         headers = [each for each in ext.depends if each.endswith(".h")]
@@ -193,15 +200,13 @@ class BuildNative(build_ext):
                     return [path]
             of_csrc = source.startswith("csrc")
             warnings = WARNINGS + (self._werror if of_csrc else GENERATED)
-            # What Cython writes calls csrc; made for size, the wheel is a tenth smaller.
-            level = "-O3" if of_csrc else "-Os"
             return list(
                 whole(
                     [source],
                     output_dir=self.build_temp,
                     include_dirs=ext.include_dirs,
                     debug=self.debug,
-                    extra_postargs=[level, *ext.extra_compile_args, *warnings],
+                    extra_postargs=[*(FAST if of_csrc else SMALL), *ext.extra_compile_args, *warnings],
                 )
             )
 

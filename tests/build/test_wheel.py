@@ -57,6 +57,9 @@ done
 exec "$@"
 """
 
+# Libraries that every Linux has.
+SYSTEM = r"(libc|libm|libpthread|libz)\.so\.|ld-linux-"
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -84,13 +87,25 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install(wheel, tmp_path_factory.mktemp("environment"))
 
 
+@pytest.fixture(scope="module")
+def native(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The module and the bundled libraries, taken out of the wheel, by their names in it."""
+    folder = tmp_path_factory.mktemp("native")
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: Path(archive.extract(name, folder)) for name in archive.namelist() if ".so" in name}
+
+
+def of_tool(*command: str | Path) -> str:
+    """Output of a program of binutils."""
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
     """Types, licence and the bundled libraries, and neither sources nor tests."""
     assert re.fullmatch(r"torch_fastload-[\d.]+-cp3\d+-cp3\d+-manylinux_\S+\.whl", wheel.name)
     names = zipfile.ZipFile(wheel).namelist()
     for wanted in ("fastload/py.typed", "fastload/_native/core.pyi", "fastload/cli/main.py"):
         assert wanted in names
-    assert any(name.startswith("torch_fastload.libs/libjpeg") for name in names)
     for text in (
         "LICENSE",
         "licenses/libjpeg-turbo/LICENSE.md",
@@ -102,43 +117,45 @@ def test_it_holds_what_a_user_needs_and_nothing_else(wheel: Path) -> None:
     ):
         assert any(name.endswith(f".dist-info/licenses/{text}") for name in names), text
     roots = {name.split("/")[0] for name in names}
-    assert {root for root in roots if "-" not in root} == {"fastload", "torch_fastload.libs"}
+    assert {root for root in roots if "-" not in root} - {"torch_fastload.libs"} == {"fastload"}
     assert not [name for name in names if name.endswith((".pyx", ".pxi", ".c", ".h", ".o"))]
     packaged = {name for name in names if name.startswith("fastload/") and name.endswith(".py")}
     assert packaged == {str(each.relative_to(ROOT)) for each in ROOT.glob("fastload/**/*.py")}
 
 
-def test_it_is_stripped(wheel: Path, tmp_path: Path) -> None:
-    """Neither the module nor the bundled libraries have debug sections, and the wheel takes less than 2
-    MiB."""
+def test_it_is_stripped(wheel: Path, native: dict[str, Path]) -> None:
+    """Neither the module nor a bundled library has debug sections, and the wheel takes less than 2 MiB."""
     assert wheel.stat().st_size < 2 << 20
-    with zipfile.ZipFile(wheel) as archive:
-        native = [name for name in archive.namelist() if ".so" in name]
-        assert len(native) >= 2
-        for name in native:
-            found = subprocess.run(
-                ["readelf", "-S", archive.extract(name, tmp_path)], capture_output=True, text=True, check=True
-            )
-            assert ".debug_" not in found.stdout, name
+    for name, path in native.items():
+        assert ".debug_" not in of_tool("readelf", "-S", path), name
+
+
+def test_it_needs_and_shows_nothing_else(native: dict[str, Path]) -> None:
+    """The module needs libraries that every Linux has and those in the wheel: libjpeg-turbo, unless its
+    archive was linked. It exports its own entry alone, and no name of a library."""
+    bundled = {name.rpartition("/")[2]: path for name, path in native.items() if ".libs/" in name}
+    assert {re.split("[-.]", name)[0] for name in bundled} <= {"libjpeg"}
+    (module,) = (path for name, path in native.items() if name.startswith("fastload/"))
+    needed = {
+        each
+        for path in native.values()
+        for each in re.findall(r"\(NEEDED\).*\[(.+)\]", of_tool("readelf", "-d", path))
+    }
+    assert {each for each in needed if not re.match(SYSTEM, each)} == set(bundled)
+    shown = of_tool("nm", "-D", "--defined-only", module).split()[2::3]
+    assert shown == ["PyInit_core"]
 
 
 def test_its_licence_names_all_that_is_in_it(wheel: Path) -> None:
-    """It covers libjpeg-turbo, and libdeflate and libwebp, of which the module has what it calls; the rest
-    is the system's."""
+    """It covers fastload, libjpeg-turbo, libdeflate and libwebp; the rest is the system's."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(metadata).decode()
-        bundled = {
-            re.split("[-.]", name.split("/")[1])[0]
-            for name in archive.namelist()
-            if name.startswith("torch_fastload.libs/l")
-        }
     assert "License-Expression: Apache-2.0 AND IJG AND BSD-3-Clause AND Zlib AND MIT" in text
-    assert bundled == {"libjpeg"}
 
 
 def test_it_does_the_main_job_where_its_libraries_are_absent(
-    installed: Path, image_folder: Path, tmp_path: Path
+    installed: Path, native: dict[str, Path], image_folder: Path, tmp_path: Path
 ) -> None:
     """Pack and train-loader with the system's libraries covered, and liblmdb, which py-lmdb brings for
     packing: this build's very bytes."""
@@ -175,9 +192,10 @@ def test_it_does_the_main_job_where_its_libraries_are_absent(
     environment = str(installed.parent.parent)
     assert bare["package"][0].startswith(environment)
     # Pillow's wheel has a libjpeg of its own too.
-    assert all(Path(path).parent.name.endswith(".libs") for path in bare["loaded"])
-    ours = [Path(path).name for path in bare["loaded"] if path.startswith(f"{environment}/")]
-    assert sorted(re.split("[-.]", name)[0] for name in ours) == ["libjpeg"]
+    loaded = bare.get("loaded", [])
+    assert all(Path(path).parent.name.endswith(".libs") for path in loaded)
+    ours = [Path(path).name for path in loaded if path.startswith(f"{environment}/")]
+    assert sorted(ours) == sorted(name.rpartition("/")[2] for name in native if ".libs/" in name)
     here = run(python=sys.executable, out="here.fl")
     assert bare["digest"] == here["digest"]
 
