@@ -73,8 +73,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         engine: "auto": native threads if they can make every sample. "native": native threads, or an
             ArgumentError. "python": the dataset's own code makes every sample: torch's results bit for bit.
             None: FASTLOAD_ENGINE, or "auto".
-        index_cache: a folder that keeps the entropy indexes of files in place, and of lazy images, for other
-            runs. None: they stay in memory.
+        index_cache: a folder that keeps entropy indexes of files for other runs. None: they stay in memory.
         transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.
         device: device to which finished batches are moved ahead of the loop. Steps of a packed dataset's
             transform that the decoder cannot do run there on whole batches, if all of them can. None: not

@@ -6,6 +6,7 @@
 
 #include "common/crc32c.h"
 #include "engine/map.h"
+#include "jpeg/entropy_index.h"
 
 enum {
     HEADER = 4096, /* bytes before the table */
@@ -161,47 +162,48 @@ static bool add_level(const fl_shm *shm, uint64_t level) {
     return true;
 }
 
-/* True if a slot's word is of an entry of this key; *size is that of its index. */
-static bool is_of(const fl_shm *shm, uint64_t word, uint64_t key, uint32_t *size) {
+/* True if a slot's word is of an entry of this key. *as_much: its index knows as much as that. */
+static bool is_of(const fl_shm *shm, uint64_t word, uint64_t key, fl_span index, bool *as_much) {
     entry head;
     size_t at;
-    if (word >> PLACE_BITS != tag_of(key) || !head_at(shm, word, &head, &at)) return false;
-    *size = head.size;
-    return head.key == key;
+    if (word >> PLACE_BITS != tag_of(key) || !head_at(shm, word, &head, &at) || head.key != key) return false;
+    *as_much = fl_jpeg_index_rank((const uint8_t *)shm->data + at + sizeof head, head.size) >=
+               fl_jpeg_index_rank(index.bytes, index.size);
+    return true;
 }
 
 /* Puts an entry that is whole into the table. *first: its key has had none. False: there is no room in the
  * table, or no memory for it. */
-static bool publish(const fl_shm *shm, uint64_t key, size_t at, uint32_t size, bool *first) {
+static bool publish(const fl_shm *shm, uint64_t key, size_t at, fl_span index, bool *first) {
     const uint64_t word = tag_of(key) << PLACE_BITS | at / ALIGNMENT;
     for (uint64_t level = 0;; level++) {
         if (level >= levels_there(shm) && !add_level(shm, level)) return false;
         shared_word *slot = bucket_of(shm, level, key);
         for (int i = 0; i < SLOTS; i++) {
             uint64_t seen = 0;
-            uint32_t before;
+            bool as_much;
             *first = atomic_compare_exchange_strong_explicit(&slot[i], &seen, word, memory_order_acq_rel,
                                                              memory_order_acquire);
             if (*first) return true;
-            while (is_of(shm, seen, key, &before)) {
-                if (before >= size || atomic_compare_exchange_strong_explicit(
-                                          &slot[i], &seen, word, memory_order_acq_rel, memory_order_acquire))
+            while (is_of(shm, seen, key, index, &as_much)) {
+                if (as_much || atomic_compare_exchange_strong_explicit(
+                                   &slot[i], &seen, word, memory_order_acq_rel, memory_order_acquire))
                     return true;
             }
         }
     }
 }
 
-/* True if there is an index of this key that is as long as that. */
-static bool has(const fl_shm *shm, uint64_t key, size_t least) {
+/* True if there is an index of this key that knows as much. */
+static bool has(const fl_shm *shm, uint64_t key, fl_span index) {
     const uint64_t levels = levels_there(shm);
     for (uint64_t level = 0; level < levels; level++) {
         shared_word *slot = bucket_of(shm, level, key);
         for (int i = 0; i < SLOTS; i++) {
             const uint64_t word = atomic_load_explicit(&slot[i], memory_order_acquire);
-            uint32_t size;
+            bool as_much;
             if (!word) return false;
-            if (is_of(shm, word, key, &size)) return size >= least;
+            if (is_of(shm, word, key, index, &as_much)) return as_much;
         }
     }
     return false;
@@ -209,7 +211,7 @@ static bool has(const fl_shm *shm, uint64_t key, size_t least) {
 
 static bool keep(const fl_shm *shm, uint64_t key, fl_span index) {
     if (index.size > UINT32_MAX) return false;
-    if (has(shm, key, index.size)) return true;
+    if (has(shm, key, index)) return true;
     const size_t need = (sizeof(entry) + index.size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT,
                  at = claim(shm, need);
     if (!at) return false;
@@ -220,7 +222,7 @@ static bool keep(const fl_shm *shm, uint64_t key, fl_span index) {
     memcpy(out, &head, sizeof head);
     if (index.size) memcpy(out + sizeof head, index.bytes, index.size);
     bool first;
-    if (!publish(shm, key, at, head.size, &first)) return false;
+    if (!publish(shm, key, at, index, &first)) return false;
     if (index.size && first) atomic_fetch_add_explicit(&header_of(shm)->indexes, 1, memory_order_relaxed);
     return true;
 }

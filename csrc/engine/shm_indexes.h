@@ -6,8 +6,8 @@
  * 1. Who keeps an index claims bytes for an entry, by one addition that never goes beyond the end; writes the
  *    entry; and then puts its place into the first free slot, by one exchange. A process that is killed
  *    before that leaves bytes behind that nobody looks at.
- * 2. An entry is never changed, moved or removed; a longer one of the same key may take its place in the
- *    table. What does not fit is not kept.
+ * 2. An entry is never changed, moved or removed; one of the same key that knows more (fl_jpeg_index_rank)
+ *    may take its place in the table. What does not fit is not kept.
  * 3. The table has levels, each twice as large as the one before, and on each level a key has one bucket, a
  *    cache line of slots. A key goes into the first free slot of its buckets, level by level. So a search
  *    ends with the first free slot that it meets. A level's pages are asked for when a bucket of the one
@@ -42,8 +42,8 @@ uint64_t fl_shm_indexes_key(const uint8_t *bytes, size_t size);
 /* True if the index of a key is there: *found is a copy in the buffer, valid until that is used again. */
 bool fl_shm_indexes_find(const fl_shm *shm, uint64_t key, fl_buffer *into, fl_span *found);
 
-/* Keeps an index, unless there is one that is as long, and tells whether one is there from now on: not where
- * there is no room, or no memory. */
+/* Keeps an index, unless there is one that knows as much, and tells whether one is there from now on: not
+ * where there is no room, or no memory. One of size 0 says that there is nothing to know. */
 bool fl_shm_indexes_keep(const fl_shm *shm, uint64_t key, fl_span index);
 
 /* Entry by entry: slots are numbered from 0 to fl_shm_indexes_slots(). False for a free one. */

@@ -187,6 +187,7 @@ static void begin_marks(fl_jpeg_baseline *b, fl_jpeg_task *t) {
         return;
     t->marks = &b->marks;
     b->marks.first = b->marks.next = b->noted.bytes;
+    b->marks.known = index ? index->rows : 0;
     for (uint32_t row = 0; index && row < index->rows; row++) {
         fl_jpeg_cursor c = fl_jpeg_index_row(index, row);
         do *b->marks.next++ = c.mark;
@@ -194,25 +195,32 @@ static void begin_marks(fl_jpeg_baseline *b, fl_jpeg_task *t) {
     }
 }
 
-void fl_jpeg_baseline_learnt(fl_jpeg_baseline *b, size_t most, const uint8_t **index, size_t *size) {
+/* The densest index of the first `rows` of the noted rows, of at most `most` bytes. */
+static bool write_learnt(fl_jpeg_baseline *b, uint32_t rows, bool last, size_t most, size_t *size) {
     const fl_jpeg_marks *m = &b->marks;
-    *size = 0;
-    if (!m->rows) return;
     const uint32_t across = marks_across(b);
     for (uint64_t thin = 1; m->every * thin <= UINT8_MAX;) {
         const size_t need =
-            fl_jpeg_index_write_first(m->first, m->every, across, m->rows, m->last, (uint32_t)thin, NULL);
-        if (!need) return;
+            fl_jpeg_index_write_first(m->first, m->every, across, rows, last, (uint32_t)thin, NULL);
+        if (!need) return false;
         if (need > most) { /* every second mark of them takes more than half of the bytes */
             thin += most ? (need / most - 1) * thin + 1 : UINT8_MAX;
             continue;
         }
-        if (!fit(&b->index, need)) return;
-        *index = b->index.bytes;
-        *size = fl_jpeg_index_write_first(m->first, m->every, across, m->rows, m->last, (uint32_t)thin,
-                                          b->index.bytes);
-        return;
+        if (!fit(&b->index, need)) return false;
+        *size =
+            fl_jpeg_index_write_first(m->first, m->every, across, rows, last, (uint32_t)thin, b->index.bytes);
+        return true;
     }
+    return false;
+}
+
+void fl_jpeg_baseline_learnt(fl_jpeg_baseline *b, size_t most, const uint8_t **index, size_t *size) {
+    const fl_jpeg_marks *m = &b->marks;
+    *size = 0;
+    if (m->rows && !write_learnt(b, m->rows, m->last, most, size) && m->known)
+        write_learnt(b, m->known, true, most, size);
+    *index = b->index.bytes;
 }
 
 bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths, const uint8_t *index_bytes,

@@ -58,7 +58,8 @@ enum { FL_JPEG_LEARN_PIXELS = 64 };
 void fl_jpeg_baseline_learn(fl_jpeg_baseline *baseline);
 
 /* The index that the last decode has learnt, of at most `most` bytes, valid until the next one; size 0: it
- * was not asked to, or knows no more than before. */
+ * was not asked to, or knows no more than before. Where no index of all rows is so small, it is the one that
+ * the decode was given, and says that no more can be known. */
 void fl_jpeg_baseline_learnt(fl_jpeg_baseline *baseline, size_t most, const uint8_t **index, size_t *size);
 
 /* Decodes the box (in full-size pixels, inside the image) of the file last opened, scaled by eighths/8 (1, 2,

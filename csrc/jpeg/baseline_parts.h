@@ -62,6 +62,7 @@ typedef struct fl_jpeg_plane {
 typedef struct fl_jpeg_marks {
     fl_jpeg_mark *first, *next; /* room for those of all rows; the next one to be noted */
     uint32_t every, rows; /* rows: those of which all are noted */
+    uint32_t known; /* rows that were noted before */
     bool to_the_end; /* go on to the last row, whatever is wanted */
     bool last; /* no more can be known: these are all rows, or there is damage behind them */
     const uint8_t *coded, *counted; /* the stretch that is noted, and how far its 0xFF were counted */

@@ -59,6 +59,11 @@ bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size,
     return size == index->header + (bits_of(index) + 7) / 8;
 }
 
+uint32_t fl_jpeg_index_rank(const uint8_t *bytes, size_t size) {
+    if (size >= HEADER && bytes[0] == VERSION) return UINT32_MAX;
+    return size >= HEADER + ROWS && bytes[0] == FIRST_ROWS ? fl_bytes_be32(bytes + HEADER) : 0;
+}
+
 /* A number of at most 40 bits. */
 static uint64_t take(fl_jpeg_cursor *c, unsigned width) {
     const fl_jpeg_index *index = c->index;

@@ -43,6 +43,9 @@ typedef struct fl_jpeg_index {
 bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across,
                         uint32_t mcus_down);
 
+/* A number by which indexes of one image compare: who knows more has a larger one; 0: bytes of no index. */
+uint32_t fl_jpeg_index_rank(const uint8_t *bytes, size_t size);
+
 /* A place in an index: `mark` is that of MCU `column` of a row. */
 typedef struct fl_jpeg_cursor {
     const fl_jpeg_index *index;

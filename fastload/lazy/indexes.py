@@ -82,7 +82,7 @@ class FileIndex:
     2. learn() is called after a decode that has noted something.
 
     Args:
-        shared: where it is found and kept; None: there is none, and nothing is noted.
+        shared: memory in which it is found and kept; None: there is none, and nothing is noted.
         data: the file.
         end: its bytes, the end marker included; others may follow.
     """
@@ -96,12 +96,13 @@ class FileIndex:
         if shared is None or not self.learns:
             return
         self._key = core.index_key(data, end)
-        self.known = shared.find(self._key) or b""
-        self.learns = not shared.full
+        found = shared.find(self._key)
+        self.known = found or b""
+        self.learns = found != b"" and not shared.full
 
     def learn(self, decoder: core.RegionDecoder) -> None:
         """Takes over, and keeps, what the decoder has noted in its last decode."""
         learnt = decoder.learnt(self._most)
-        if learnt and self._shared is not None:
+        if self._shared is not None and (learnt or not self.known):  # b"": no decode is to try again
             self.known = learnt
             self._shared.keep(self._key, learnt)

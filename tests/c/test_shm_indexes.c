@@ -94,7 +94,7 @@ static void many(void) {
     fl_shm_close(&shm);
 }
 
-/* What is kept again stays as it is, and takes no second place; a longer one of the same key takes its
+/* What is kept again stays as it is, and takes no second place; one of the same key that knows more takes its
  * place. */
 static void again(void) {
     fl_shm shm = made(FL_SHM_INDEXES_LEAST);
@@ -104,16 +104,23 @@ static void again(void) {
     fl_shm_indexes_count(&shm, &counts);
     CHECK(counts.indexes == 1 && listed(&shm) == 1);
     const uint64_t bytes = counts.bytes;
-    uint8_t longer[2 * LARGEST] = {1};
     fl_buffer into = {NULL, 0};
     fl_span found;
-    CHECK(fl_shm_indexes_keep(&shm, key, (fl_span){longer, sizeof longer}));
-    CHECK(fl_shm_indexes_find(&shm, key, &into, &found) && found.size == sizeof longer);
-    CHECK(keep(&shm, key)); /* the longer one stays */
-    CHECK(fl_shm_indexes_find(&shm, key, &into, &found) && found.size == sizeof longer);
+    uint8_t first[LARGEST] = {2, 8}, best[LARGEST] = {0}; /* of version 2: rows are told from byte 10 on */
+    size_t size = 0;
+    for (int i = 0; i < 6; i++) {
+        const uint8_t rows[6] = {3, 2, 3, 9, 4, 1}, last[6] = {0, 0, 0, 0, 0, 0x80};
+        first[10] = last[i], first[13] = rows[i];
+        const fl_span index = {first, LARGEST - 10u * (size_t)i}; /* who knows more may be shorter */
+        CHECK(fl_shm_indexes_keep(&shm, key, index));
+        if (i == 0 || i == 3 || i == 5) memcpy(best, first, size = index.size);
+        CHECK(fl_shm_indexes_find(&shm, key, &into, &found) && found.size == size &&
+              memcmp(found.bytes, best, size) == 0);
+    }
+    CHECK(keep(&shm, key) && fl_shm_indexes_find(&shm, key, &into, &found) && found.size == size);
     fl_buffer_free(&into);
     fl_shm_indexes_count(&shm, &counts);
-    CHECK(counts.indexes == 1 && counts.bytes < bytes + sizeof longer + FL_SHM_INDEXES_EACH);
+    CHECK(counts.indexes == 1 && counts.bytes < bytes + 3 * (LARGEST + FL_SHM_INDEXES_EACH));
     fl_shm_close(&shm);
 }
 

@@ -274,6 +274,32 @@ def test_an_index_grows_once() -> None:
     assert shared.learnt()[1] - TABLE <= 0.02 * len(data)
 
 
+def test_what_is_kept_settles() -> None:
+    """Of small files too, for which no index of all rows is small enough: after some parts of each nothing
+    more is kept, and no decode reads on for an index."""
+    shared, rng = core.SharedIndexes(ROOM), random.Random(8)
+    datas = [
+        jpeg(photo(number, 160 + 9 * number, 90 + 7 * number), quality=75 + number, subsampling=number % 3)
+        for number in range(20)
+    ]
+    held = []
+    for epoch in range(12):
+        for data in datas:
+            program = crop_of(data, rng)
+            plain = outcome(program)
+            with lazily(shared):
+                assert outcome(program) == plain
+        held.append(shared.learnt()[1])
+        if epoch == 5:
+            with lazily(shared):
+                assert all(np.array_equal(bottom(data), bottom(data)) for data in datas)
+    assert held[7] == held[-1]
+    assert held[-1] - TABLE <= 0.02 * sum(map(len, datas))
+    for data in datas:
+        index = FileIndex(shared, data, len(data))
+        assert not index.learns or index.known[10] & 0x80  # no more can be known
+
+
 def test_who_gives_no_indexes_has_none() -> None:
     """Without them nothing is made or kept; within a block of one loader's, another's are not touched."""
     outer, inner, data = core.SharedIndexes(ROOM), core.SharedIndexes(ROOM), picture(70)
