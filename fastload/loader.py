@@ -73,8 +73,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         engine: "auto": native threads if they can make every sample. "native": native threads, or an
             ArgumentError. "python": the dataset's own code makes every sample: torch's results bit for bit.
             None: FASTLOAD_ENGINE, or "auto".
-        index_cache: a folder that keeps the indexes of files in place for other runs. None: they stay in
-            memory.
+        index_cache: a folder that keeps entropy indexes of files for other runs. None: they stay in memory.
         transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.
         device: device to which finished batches are moved ahead of the loop. Steps of a packed dataset's
             transform that the decoder cannot do run there on whole batches, if all of them can. None: not
@@ -206,6 +205,8 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         if given.shard is not None:
             show_sharded(self, given.shard)
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
+        if given.index_cache is not None:
+            state.indexes(plan)  # and a folder that cannot be made
         if plan.engine == "threads":
             warn_unused(given.worker_init_fn, given.multiprocessing_context)
             state.epochs.engine(plan)  # so is a shortage of memory

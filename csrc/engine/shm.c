@@ -22,10 +22,12 @@ __attribute__((constructor)) static void count_forks(void) { pthread_atfork(coun
 
 uint64_t fl_shm_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 
-static fl_code map(fl_shm *shm, fl_error *err) {
-    fl_mapped mapped = fl_map(shm->fd, shm->bytes, &shm->data);
+typedef fl_mapped (*mapper)(int fd, size_t bytes, void **data);
+
+static fl_code map(fl_shm *shm, mapper mapper, fl_error *err) {
+    const fl_mapped mapped = mapper(shm->fd, shm->bytes, &shm->data);
     if (mapped == FL_MAP_REFUSED)
-        return fl_fail_sys(err, FL_ENOMEM, errno, "mapping a batch of %zu bytes", shm->bytes);
+        return fl_fail_sys(err, FL_ENOMEM, errno, "mapping %zu bytes of shared memory", shm->bytes);
     if (mapped == FL_MAP_SHORT)
         return fl_fail(
             err, FL_ENOMEM,
@@ -42,7 +44,7 @@ static fl_code finish(fl_shm *shm, fl_code code) {
     return code;
 }
 
-fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err) {
+static fl_code create(size_t bytes, mapper mapper, fl_shm *out, fl_error *err) {
     *out = (fl_shm){NULL, (bytes + 4095) & ~(size_t)4095, -1};
     if (!bytes || out->bytes < bytes || out->bytes > (size_t)INT64_MAX)
         return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
@@ -65,17 +67,29 @@ fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err) {
     if (ftruncate(out->fd, (off_t)out->bytes) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALS) != 0)
         return finish(
             out, fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes));
-    return finish(out, map(out, err));
+    return finish(out, map(out, mapper, err));
 }
 
-fl_code fl_shm_attach(int fd, fl_shm *out, fl_error *err) {
+fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err) { return create(bytes, fl_map, out, err); }
+
+fl_code fl_shm_create_sparse(size_t bytes, fl_shm *out, fl_error *err) {
+    return create(bytes, fl_map_sparse, out, err);
+}
+
+static fl_code attach(int fd, mapper mapper, fl_shm *out, fl_error *err) {
     *out = (fl_shm){NULL, 0, fd};
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) != 0 || st.st_size <= 0)
         return finish(out, fl_fail(err, FL_EARG, "file descriptor %d is no slot", fd));
     out->bytes = (size_t)st.st_size;
-    return finish(out, map(out, err));
+    return finish(out, map(out, mapper, err));
+}
+
+fl_code fl_shm_attach(int fd, fl_shm *out, fl_error *err) { return attach(fd, fl_map, out, err); }
+
+fl_code fl_shm_attach_sparse(int fd, fl_shm *out, fl_error *err) {
+    return attach(fd, fl_map_sparse, out, err);
 }
 
 void fl_shm_release_fd(fl_shm *shm) {

@@ -24,6 +24,9 @@ fl_code fl_shm_create(size_t bytes, fl_shm *out, fl_error *err);
 /* Maps what another process created; takes `fd`, also on failure. FL_EARG when it is no sealed memory of
  * ours. */
 fl_code fl_shm_attach(int fd, fl_shm *out, fl_error *err);
+/* The same two of memory whose pages come only as they are asked for: for a table that may stay small. */
+fl_code fl_shm_create_sparse(size_t bytes, fl_shm *out, fl_error *err);
+fl_code fl_shm_attach_sparse(int fd, fl_shm *out, fl_error *err);
 void fl_shm_release_fd(fl_shm *shm);
 void fl_shm_close(fl_shm *shm); /* idempotent */
 

@@ -16,6 +16,7 @@
 #include "jpeg/markers.h"
 
 static const fl_buffer_rule RULE = {.least = 1 << 16, .keep = 64 << 20};
+enum { LEARN_MOST = 1 << 18 /* MCUs of an image whose marks are noted */ };
 
 struct fl_jpeg_baseline {
     fl_jpeg_tables tables;
@@ -25,7 +26,9 @@ struct fl_jpeg_baseline {
     bool opened;
     bool formed; /* `form` is the file's: it is no JPEG, but one in the DCT form */
     fl_jpeg_dct_form form;
-    fl_buffer plain, planes, pixels;
+    bool learns; /* decodes note marks */
+    fl_jpeg_marks marks; /* of the last decode; none: rows is 0 */
+    fl_buffer plain, planes, pixels, noted /* of fl_jpeg_mark */, index;
 };
 
 fl_code fl_jpeg_baseline_create(fl_jpeg_baseline **out, fl_error *err) {
@@ -39,6 +42,8 @@ void fl_jpeg_baseline_free(fl_jpeg_baseline *baseline) {
     fl_buffer_free(&baseline->plain);
     fl_buffer_free(&baseline->planes);
     fl_buffer_free(&baseline->pixels);
+    fl_buffer_free(&baseline->noted);
+    fl_buffer_free(&baseline->index);
     free(baseline);
 }
 
@@ -57,7 +62,8 @@ static bool open_form(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size) {
 bool fl_jpeg_baseline_open(fl_jpeg_baseline *b, const uint8_t *bytes, size_t size, uint32_t *width,
                            uint32_t *height) {
     fl_jpeg_frame *f = &b->frame;
-    b->opened = false;
+    b->opened = b->learns = false;
+    b->marks.rows = 0;
     if (!bytes) return false;
     b->formed = fl_jpeg_dct_is(bytes, size);
     if (b->formed ? !open_form(b, bytes, size)
@@ -157,9 +163,70 @@ static bool inside(const fl_box *box, const fl_jpeg_frame *f) {
            (uint64_t)box->y + box->height <= f->height;
 }
 
+void fl_jpeg_baseline_learn(fl_jpeg_baseline *b) { b->learns = true; }
+
+/* Marks in each row. */
+static uint32_t marks_across(const fl_jpeg_baseline *b) {
+    return (b->frame.mcus_across - 1) / b->marks.every + 1;
+}
+
+static uint32_t learn_every(const fl_jpeg_frame *f) {
+    return FL_JPEG_LEARN_PIXELS / (8 * (f->count == 1 ? 1 : (uint32_t)f->h[0]));
+}
+
+/* Begins to note marks, behind those of the task's index; where there is nothing to learn, or no memory, none
+ * are noted. */
+static void begin_marks(fl_jpeg_baseline *b, fl_jpeg_task *t) {
+    const fl_jpeg_frame *f = &b->frame;
+    const fl_jpeg_index *index = t->index;
+    t->marks = NULL;
+    b->marks = (fl_jpeg_marks){.every = index ? index->every : learn_every(f), .to_the_end = index};
+    if (!b->learns || b->formed || (uint64_t)f->mcus_across * f->mcus_down > LEARN_MOST ||
+        (index && (index->last || t->mcu_rows.to <= index->rows)) ||
+        !fl_buffer_fit(&b->noted, (size_t)marks_across(b) * f->mcus_down, sizeof(fl_jpeg_mark), RULE))
+        return;
+    t->marks = &b->marks;
+    b->marks.first = b->marks.next = b->noted.bytes;
+    b->marks.known = index ? index->rows : 0;
+    for (uint32_t row = 0; index && row < index->rows; row++) {
+        fl_jpeg_cursor c = fl_jpeg_index_row(index, row);
+        do *b->marks.next++ = c.mark;
+        while (fl_jpeg_index_next(&c));
+    }
+}
+
+/* The densest index of the first `rows` of the noted rows, of at most `most` bytes. */
+static bool write_learnt(fl_jpeg_baseline *b, uint32_t rows, bool last, size_t most, size_t *size) {
+    const fl_jpeg_marks *m = &b->marks;
+    const uint32_t across = marks_across(b);
+    for (uint64_t thin = 1; m->every * thin <= UINT8_MAX;) {
+        const size_t need =
+            fl_jpeg_index_write_first(m->first, m->every, across, rows, last, (uint32_t)thin, NULL);
+        if (!need) return false;
+        if (need > most) { /* every second mark of them takes more than half of the bytes */
+            thin += most ? (need / most - 1) * thin + 1 : UINT8_MAX;
+            continue;
+        }
+        if (!fit(&b->index, need)) return false;
+        *size =
+            fl_jpeg_index_write_first(m->first, m->every, across, rows, last, (uint32_t)thin, b->index.bytes);
+        return true;
+    }
+    return false;
+}
+
+void fl_jpeg_baseline_learnt(fl_jpeg_baseline *b, size_t most, const uint8_t **index, size_t *size) {
+    const fl_jpeg_marks *m = &b->marks;
+    *size = 0;
+    if (m->rows && !write_learnt(b, m->rows, m->last, most, size) && m->known)
+        write_learnt(b, m->known, true, most, size);
+    *index = b->index.bytes;
+}
+
 bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths, const uint8_t *index_bytes,
                              size_t index_size, fl_view *view) {
     const fl_jpeg_frame *f = &b->frame;
+    b->marks.rows = 0;
     if (!b->opened || !inside(box, f) || (eighths != 1 && eighths != 2 && eighths != 4 && eighths != 8))
         return false;
     const uint32_t e = (uint32_t)eighths;
@@ -187,12 +254,14 @@ bool fl_jpeg_baseline_decode(fl_jpeg_baseline *b, const fl_box *box, int eighths
     t.pixels = b->pixels.bytes;
     t.emitted = t.y0;
     const fl_jpeg_task again = t;
+    begin_marks(b, &t);
     if (b->formed) {
         if (!fl_jpeg_decode_planes(&t, &b->form)) return false;
     } else if (!fl_jpeg_decode_rows(&t)) {
         if (!t.index) return false;
         t = again;
         t.index = NULL;
+        begin_marks(b, &t);
         if (!fl_jpeg_decode_rows(&t)) return false;
     }
     *view = (fl_view){.pixels = t.pixels,

@@ -48,6 +48,20 @@ uint32_t fl_jpeg_baseline_components(const fl_jpeg_baseline *baseline);
  * or wait for more data. See NOTE [ baseline: files of which libjpeg-turbo raises no error ]. */
 size_t fl_jpeg_baseline_end(const fl_jpeg_baseline *baseline);
 
+/* Pixels from mark to mark of an index that is made by the way: closer ones make it larger and noting dearer,
+ * and decodes hardly faster. */
+enum { FL_JPEG_LEARN_PIXELS = 64 };
+
+/* Has the decodes of the file last opened note what an index is made of, as far as they come by it and know
+ * more than the index that they are given: see NOTE [ baseline: an index by the way ] in
+ * jpeg/baseline_rows.c. */
+void fl_jpeg_baseline_learn(fl_jpeg_baseline *baseline);
+
+/* The index that the last decode has learnt, of at most `most` bytes, valid until the next one; size 0: it
+ * was not asked to, or knows no more than before. Where no index of all rows is so small, it is the one that
+ * the decode was given, and says that no more can be known. */
+void fl_jpeg_baseline_learnt(fl_jpeg_baseline *baseline, size_t most, const uint8_t **index, size_t *size);
+
 /* Decodes the box (in full-size pixels, inside the image) of the file last opened, scaled by eighths/8 (1, 2,
  * 4 or 8): the view of fl_libjpeg_decode, byte for byte. May be called again for another box of the same
  * file. With an index (size 0: none) only the box's part of the coded data is read. One that is none of this

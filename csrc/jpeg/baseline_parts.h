@@ -58,12 +58,24 @@ typedef struct fl_jpeg_plane {
     int16_t quant[64]; /* natural order */
 } fl_jpeg_plane;
 
+/* The places of MCUs that a decode has come by, one in `every` of each row, from the first row on. */
+typedef struct fl_jpeg_marks {
+    fl_jpeg_mark *first, *next; /* room for those of all rows; the next one to be noted */
+    uint32_t every, rows; /* rows: those of which all are noted */
+    uint32_t known; /* rows that were noted before */
+    bool to_the_end; /* go on to the last row, whatever is wanted */
+    bool last; /* no more can be known: these are all rows, or there is damage behind them */
+    const uint8_t *coded, *counted; /* the stretch that is noted, and how far its 0xFF were counted */
+    size_t stuffed;
+} fl_jpeg_marks;
+
 /* One decode. */
 typedef struct fl_jpeg_task {
     const fl_jpeg_tables *tables;
     const fl_jpeg_frame *frame;
     const fl_jpeg_kernels *kernels;
     const fl_jpeg_index *index; /* NULL: read from the first MCU on */
+    fl_jpeg_marks *marks; /* NULL: none are noted. With an index: those of its rows are there */
     const uint8_t *at, *end; /* coded bytes, and behind them all the file */
     uint8_t *plain; /* room for all of them, as two streams need it */
     fl_jpeg_plane plane[3];

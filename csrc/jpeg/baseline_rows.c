@@ -1,5 +1,17 @@
 /* Outside the rectangle codes are passed over, for their lengths and for the sums of DC differences; with an
- * index, reading starts anew in each row, at the mark next to the rectangle. */
+ * index, reading starts anew in each row, at the mark next to the rectangle.
+ *
+ * NOTE [ baseline: an index by the way ]
+ * Who reads from the first MCU on comes by all marks of an index up to the last row that is wanted. To note
+ * them takes some hundredths of a decode, where a walk over all of the file (jpeg/entropy.h) takes nearly
+ * half of one.
+ * 1. The marks of whole rows are an index of these rows. A decode that needs more begins at the end of the
+ *    last one, notes what follows, and goes on to the end of the image: an index grows once.
+ * 2. That a row was read is all the proof that is needed: without the index another decode of the same bytes
+ *    would read it too, and with the same success. What lies behind the rows that are wanted, and is read for
+ *    the index alone, may be damaged: then no more can be known, and the decode succeeds as it would have
+ *    done.
+ */
 #include "jpeg/baseline_rows.h"
 
 #include <string.h>
@@ -162,28 +174,88 @@ FL_INLINE bool indexed_row(const fl_jpeg_task *t, fl_jpeg_stretch halves[2], uin
     return stretch(t, last, last->places, right - at);
 }
 
+/* Notes the mark of the MCU that comes. */
+static bool note(const fl_jpeg_task *t, fl_jpeg_stream *s) {
+    fl_jpeg_marks *m = t->marks;
+    if (!fl_jpeg_stream_ready(t, s)) return false;
+    if (m->coded != s->coded) m->coded = s->coded, m->counted = s->plain, m->stuffed = 0;
+    const uint64_t bit = (uint64_t)(s->bits.at - s->plain) * 8 - s->bits.left;
+    const uint8_t *end = s->plain + bit / 8, *at = m->counted;
+    for (; (at = memchr(at, 0xFF, (size_t)(end - at))) != NULL; at++) m->stuffed++;
+    m->counted = end;
+    *m->next++ = (fl_jpeg_mark){((uint64_t)(s->coded - t->at) + m->stuffed) * 8 + bit,
+                                {(int16_t)s->dc[0], (int16_t)s->dc[1], (int16_t)s->dc[2]}};
+    return true;
+}
+
+/* MCUs of a row, from `column` on; their marks are noted, where any are. */
+FL_INLINE bool noted(const fl_jpeg_task *t, fl_jpeg_stretch *of, fl_jpeg_block_place *places, uint32_t column,
+                     uint32_t count) {
+    const uint32_t every = t->marks ? t->marks->every : UINT32_MAX;
+    while (count) {
+        const uint32_t to_mark = every - column % every, now = count < to_mark ? count : to_mark;
+        if (t->marks && to_mark == every && !note(t, &of->stream)) return false;
+        if (!stretch(t, of, places, now)) return false;
+        column += now;
+        count -= now;
+    }
+    return true;
+}
+
+/* Goes to the first row that the index does not have. The row before it is read, since no mark behind would
+ * tell that the index leads astray. */
+static bool begin_reading(const fl_jpeg_task *t, fl_jpeg_stretch *of) {
+    if (!t->index) {
+        fl_jpeg_stream_begin(t, &of->stream);
+        return true;
+    }
+    const uint32_t row = t->index->rows - 1;
+    const fl_jpeg_cursor start = fl_jpeg_index_row(t->index, row);
+    fl_jpeg_cursor c = start;
+    while (fl_jpeg_index_next(&c)) {}
+    return enter(t, &of->stream, row, &start, (size_t)(t->end - t->at)) && stretch(t, of, NULL, c.column) &&
+           is_at(t, &of->stream, &c.mark) && stretch(t, of, NULL, t->frame->mcus_across - c.column);
+}
+
+/* Reads on for the marks alone, from the end of the rectangle in its last row. */
+static void note_rest(const fl_jpeg_task *t, fl_jpeg_stretch *of) {
+    fl_jpeg_marks *m = t->marks;
+    const uint32_t across = t->frame->mcus_across, down = t->frame->mcus_down, right = t->mcu_columns.to;
+    m->rows = t->mcu_rows.to - 1;
+    if (noted(t, of, NULL, right, across - right)) {
+        const uint32_t to = m->to_the_end ? down : t->mcu_rows.to;
+        for (m->rows++; m->rows < to && noted(t, of, NULL, 0, across); m->rows++) {}
+        m->last = m->rows < to || to == down;
+    } else {
+        m->last = true;
+    }
+}
+
 /* All rows; the first half is what is not halved. */
 FL_INLINE bool rows(fl_jpeg_task *t, fl_jpeg_stretch halves[2]) {
-    const uint32_t across = t->frame->mcus_across, left = t->mcu_columns.from, right = t->mcu_columns.to;
+    const uint32_t across = t->frame->mcus_across, left = t->mcu_columns.from, right = t->mcu_columns.to,
+                   known = t->index ? t->index->rows : 0;
     fl_jpeg_stretch *one = &halves[0];
     for (int i = 0; i < 2; i++) fl_jpeg_batch_empty(&halves[i].batch);
     one->stream.plain = t->plain;
-    if (!t->index) {
-        fl_jpeg_stream_begin(t, &one->stream);
-        for (uint32_t row = 0; row < t->mcu_rows.from; row++)
-            if (!stretch(t, one, NULL, across)) return false;
-    }
     for (uint32_t row = t->mcu_rows.from; row < t->mcu_rows.to; row++) {
+        const bool reads = row >= known;
+        if (reads && (row == known || row == t->mcu_rows.from)) {
+            if (!begin_reading(t, one)) return false;
+            for (uint32_t passed = known; passed < row; passed++)
+                if (!noted(t, one, NULL, 0, across)) return false;
+        }
         fl_jpeg_block_places(t, one->places, row, left);
-        if (t->index) {
+        if (!reads) {
             if (!indexed_row(t, halves, row)) return false;
-        } else if (!stretch(t, one, NULL, left) || !stretch(t, one, one->places, right - left)) {
+        } else if (!noted(t, one, NULL, 0, left) || !noted(t, one, one->places, left, right - left)) {
             return false;
         }
         for (int i = 0; i < 2; i++) fl_jpeg_batch_flush(t, &halves[i].batch);
         fl_jpeg_emit_rows(t, row);
-        if (!t->index && row + 1 < t->mcu_rows.to && !stretch(t, one, NULL, across - right)) return false;
+        if (reads && row + 1 < t->mcu_rows.to && !noted(t, one, NULL, right, across - right)) return false;
     }
+    if (t->marks && t->mcu_rows.to > known) note_rest(t, one);
     return true;
 }
 

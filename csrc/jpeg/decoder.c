@@ -71,6 +71,15 @@ void fl_jpeg_decoder_index(fl_jpeg_decoder *d, const uint8_t *index, size_t size
     d->index = index, d->index_size = size;
 }
 
+void fl_jpeg_decoder_learn(fl_jpeg_decoder *d) {
+    if (d->usual) fl_jpeg_baseline_learn(d->baseline);
+}
+
+void fl_jpeg_decoder_learnt(fl_jpeg_decoder *d, size_t most, const uint8_t **index, size_t *size) {
+    *size = 0;
+    if (d->usual) fl_jpeg_baseline_learnt(d->baseline, most, index, size);
+}
+
 fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *d, const fl_box *box, int eighths, fl_view *view,
                                fl_error *err) {
     if (d->usual) {

@@ -23,6 +23,11 @@ fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *decoder, const uint8_t *bytes, siz
  * file. Size 0: none is known. */
 void fl_jpeg_decoder_index(fl_jpeg_decoder *decoder, const uint8_t *index, size_t size);
 
+/* As fl_jpeg_baseline_learn, for the decode of the opened file, and fl_jpeg_baseline_learnt after it: nothing
+ * where libjpeg-turbo has the file. */
+void fl_jpeg_decoder_learn(fl_jpeg_decoder *decoder);
+void fl_jpeg_decoder_learnt(fl_jpeg_decoder *decoder, size_t most, const uint8_t **index, size_t *size);
+
 /* As fl_libjpeg_decode. One decode per open. */
 fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *decoder, const fl_box *box, int eighths, fl_view *view,
                                fl_error *err);

@@ -4,7 +4,9 @@
 
 #include "common/bytes.h"
 
-enum { VERSION = 1, HEADER = 10, POSITION_MOST = 40 /* bits */, DC_MOST = 17 };
+enum { VERSION = 1, FIRST_ROWS = 2 /* the other version */, HEADER = 10, ROWS = 4 /* bytes */ };
+enum { POSITION_MOST = 40 /* bits */, DC_MOST = 17 };
+static const uint32_t LAST = (uint32_t)1 << 31; /* in the number of rows */
 
 static uint32_t unfold(uint64_t value) { return (uint32_t)(value >> 1) ^ (0u - (uint32_t)(value & 1)); }
 
@@ -32,19 +34,34 @@ static void measure(fl_jpeg_index *index) {
 
 bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across,
                         uint32_t mcus_down) {
-    if (size < HEADER || bytes[0] != VERSION || bytes[1] == 0) return false;
+    if (size < HEADER || (bytes[0] != VERSION && bytes[0] != FIRST_ROWS) || bytes[1] == 0) return false;
     *index = (fl_jpeg_index){.bytes = bytes,
                              .size = size,
                              .every = bytes[1],
                              .across = (mcus_across - 1) / bytes[1] + 1,
-                             .rows = mcus_down};
+                             .rows = mcus_down,
+                             .header = HEADER,
+                             .last = true};
+    if (bytes[0] == FIRST_ROWS) {
+        if (size < HEADER + ROWS) return false;
+        const uint32_t told = fl_bytes_be32(bytes + HEADER);
+        index->rows = told & ~LAST;
+        index->last = (told & LAST) != 0;
+        index->header = HEADER + ROWS;
+        if (!index->rows || index->rows > mcus_down) return false;
+    }
     memcpy(index->first, bytes + 2, 4);
     memcpy(index->step, bytes + 6, 4);
     for (int i = 0; i < 4; i++)
         if (index->first[i] > (i ? DC_MOST : POSITION_MOST) || index->step[i] > (i ? DC_MOST : POSITION_MOST))
             return false;
     measure(index);
-    return size == HEADER + (bits_of(index) + 7) / 8;
+    return size == index->header + (bits_of(index) + 7) / 8;
+}
+
+uint32_t fl_jpeg_index_rank(const uint8_t *bytes, size_t size) {
+    if (size >= HEADER && bytes[0] == VERSION) return UINT32_MAX;
+    return size >= HEADER + ROWS && bytes[0] == FIRST_ROWS ? fl_bytes_be32(bytes + HEADER) : 0;
 }
 
 /* A number of at most 40 bits. */
@@ -65,7 +82,7 @@ static uint64_t take(fl_jpeg_cursor *c, unsigned width) {
 }
 
 fl_jpeg_cursor fl_jpeg_index_row(const fl_jpeg_index *index, uint32_t row) {
-    fl_jpeg_cursor c = {.index = index, .at = HEADER * 8 + (uint64_t)row * index->row_bits};
+    fl_jpeg_cursor c = {.index = index, .at = (uint64_t)index->header * 8 + (uint64_t)row * index->row_bits};
     c.mark.bit = take(&c, index->first[0]);
     for (int i = 0; i < 3; i++) c.mark.dc[i] = (int16_t)unfold(take(&c, index->first[i + 1]));
     return c;
@@ -99,9 +116,12 @@ static void put(uint8_t *out, uint64_t *at, uint64_t value, unsigned width) {
     }
 }
 
-size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
-                           uint32_t thin, uint8_t *out) {
-    fl_jpeg_index index = {.every = every * thin, .across = (across - 1) / thin + 1, .rows = rows};
+static size_t write_index(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
+                          const uint32_t *told, uint32_t thin, uint8_t *out) {
+    fl_jpeg_index index = {.every = every * thin,
+                           .across = (across - 1) / thin + 1,
+                           .rows = rows,
+                           .header = told ? HEADER + ROWS : HEADER};
     if (index.every > UINT8_MAX) return 0;
     uint64_t most[2][4] = {{0}}, n[4];
     for (uint32_t row = 0; row < rows; row++)
@@ -112,14 +132,15 @@ size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t a
         }
     for (int j = 0; j < 4; j++) index.first[j] = width_of(most[0][j]), index.step[j] = width_of(most[1][j]);
     measure(&index);
-    const size_t size = (size_t)(HEADER + (bits_of(&index) + 7) / 8);
+    const size_t size = (size_t)(index.header + (bits_of(&index) + 7) / 8);
     if (index.first[0] > POSITION_MOST) return 0; /* no step is larger */
     if (!out) return size;
     memset(out, 0, size);
-    out[0] = VERSION, out[1] = (uint8_t)index.every;
+    out[0] = told ? FIRST_ROWS : VERSION, out[1] = (uint8_t)index.every;
     memcpy(out + 2, index.first, 4);
     memcpy(out + 6, index.step, 4);
     uint64_t at = HEADER * 8;
+    if (told) put(out, &at, *told, ROWS * 8);
     for (uint32_t row = 0; row < rows; row++)
         for (uint32_t i = 0; i < across; i += thin) {
             const fl_jpeg_mark *mark = marks + (size_t)row * across + i;
@@ -127,4 +148,15 @@ size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t a
             for (int j = 0; j < 4; j++) put(out, &at, n[j], i ? index.step[j] : index.first[j]);
         }
     return size;
+}
+
+size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
+                           uint32_t thin, uint8_t *out) {
+    return write_index(marks, every, across, rows, NULL, thin, out);
+}
+
+size_t fl_jpeg_index_write_first(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
+                                 bool last, uint32_t thin, uint8_t *out) {
+    const uint32_t told = rows | (last ? LAST : 0);
+    return rows ? write_index(marks, every, across, rows, &told, thin, out) : 0;
 }

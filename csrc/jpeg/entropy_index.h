@@ -10,6 +10,8 @@
  *   and their steps are signed:
  *     0, -1, 1, -2, ... are 0, 1, 2, 3, ... All rows have the same length, so any of them can be found; the
  *     last byte is filled up with zeros.
+ * Version 2 is of an image's first rows alone, as a decoder comes to know them. Behind the 10 bytes it has 4
+ * more: how many rows, the highest bit set where no more can be known.
  * The number of components, rows and marks follow from the JPEG's header. Positions count from its first
  * coded byte, so the index holds for any file of the same coded data, whatever metadata it has.
  */
@@ -33,12 +35,16 @@ typedef struct fl_jpeg_index {
     size_t size;
     uint32_t every, across, rows;
     uint8_t first[4], step[4]; /* widths: position, DC coefficients */
-    uint32_t row_bits;
+    uint32_t row_bits, header; /* header: bytes before the first row */
+    bool last; /* it has all rows, or no more can be known */
 } fl_jpeg_index;
 
-/* False for bytes that are no index of an image of so many MCUs. */
+/* False for bytes that are no index of an image of so many MCUs, or of no row. */
 bool fl_jpeg_index_open(fl_jpeg_index *index, const uint8_t *bytes, size_t size, uint32_t mcus_across,
                         uint32_t mcus_down);
+
+/* A number by which indexes of one image compare: who knows more has a larger one; 0: bytes of no index. */
+uint32_t fl_jpeg_index_rank(const uint8_t *bytes, size_t size);
 
 /* A place in an index: `mark` is that of MCU `column` of a row. */
 typedef struct fl_jpeg_cursor {
@@ -59,5 +65,9 @@ bool fl_jpeg_index_next(fl_jpeg_cursor *cursor);
  * be stored. */
 size_t fl_jpeg_index_write(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
                            uint32_t thin, uint8_t *out);
+
+/* The same of the first rows of an image, of version 2. `last`: no more can be known. */
+size_t fl_jpeg_index_write_first(const fl_jpeg_mark *marks, uint32_t every, uint32_t across, uint32_t rows,
+                                 bool last, uint32_t thin, uint8_t *out);
 
 #endif

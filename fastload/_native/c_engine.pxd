@@ -2,7 +2,9 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastload._native.c_common cimport fl_box, fl_code, fl_error, fl_key, fl_sink, fl_span, fl_view
+from fastload._native.c_common cimport (
+    fl_box, fl_buffer, fl_code, fl_error, fl_key, fl_sink, fl_span, fl_view,
+)
 from fastload._native.c_store cimport fl_files, fl_store, fl_tables
 
 cdef extern from "engine/decoders.h" nogil:
@@ -157,6 +159,21 @@ cdef extern from "engine/shm.h" nogil:
     void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)
     int64_t fl_ticket_claim(const fl_shm *, uint32_t, uint32_t, uint32_t)
     uint64_t fl_shm_forks()
+
+cdef extern from "engine/shm_indexes.h" nogil:
+    enum:
+        FL_SHM_INDEXES_EACH
+    ctypedef struct fl_shm_indexes_counts:
+        uint64_t indexes, bytes, found
+        bint full
+    fl_code fl_shm_indexes_create(size_t, fl_shm *, fl_error *)
+    fl_code fl_shm_indexes_attach(int, fl_shm *, fl_error *)
+    uint64_t fl_shm_indexes_key(const uint8_t *, size_t)
+    bint fl_shm_indexes_find(const fl_shm *, uint64_t, fl_buffer *, fl_span *)
+    bint fl_shm_indexes_keep(const fl_shm *, uint64_t, fl_span)
+    uint64_t fl_shm_indexes_slots(const fl_shm *)
+    bint fl_shm_indexes_at(const fl_shm *, uint64_t, uint64_t *, fl_buffer *, fl_span *)
+    void fl_shm_indexes_count(const fl_shm *, fl_shm_indexes_counts *)
 
 cdef extern from "engine/pool.h" nogil:
     ctypedef struct fl_pool:

@@ -27,6 +27,9 @@ cdef extern from "jpeg/decoder.h" nogil:
     void fl_jpeg_decoder_free(fl_jpeg_decoder *)
     fl_code fl_jpeg_decoder_open(fl_jpeg_decoder *, const uint8_t *, size_t, uint64_t, uint32_t *, uint32_t *,
                                  fl_error *)
+    void fl_jpeg_decoder_index(fl_jpeg_decoder *, const uint8_t *, size_t)
+    void fl_jpeg_decoder_learn(fl_jpeg_decoder *)
+    void fl_jpeg_decoder_learnt(fl_jpeg_decoder *, size_t, const uint8_t **, size_t *)
     fl_code fl_jpeg_decoder_decode(fl_jpeg_decoder *, const fl_box *, int, fl_view *, fl_error *)
     bint fl_jpeg_decoder_fell_back(const fl_jpeg_decoder *)
     uint32_t fl_jpeg_decoder_components(const fl_jpeg_decoder *)

@@ -6,7 +6,8 @@ from fastload._native.c_common cimport (
 from fastload._native.c_jpeg cimport (
     fl_jpeg_decoder, fl_jpeg_decoder_components, fl_jpeg_decoder_create, fl_jpeg_decoder_decode,
     fl_jpeg_decoder_end,
-    fl_jpeg_decoder_fell_back, fl_jpeg_decoder_free, fl_jpeg_decoder_open, fl_jpeg_decoder_warnings,
+    fl_jpeg_decoder_fell_back, fl_jpeg_decoder_free, fl_jpeg_decoder_index, fl_jpeg_decoder_learn,
+    fl_jpeg_decoder_learnt, fl_jpeg_decoder_open, fl_jpeg_decoder_warnings,
 )
 from fastload._native.c_resize cimport (
     fl_resize, fl_resize_exact, fl_resize_exact_create, fl_resize_exact_free, fl_resize_exact_reads,
@@ -17,6 +18,7 @@ from fastload._native.c_resize cimport (
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from libc.string cimport memchr
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 cdef long _live_regions = 0
 
@@ -172,7 +174,8 @@ cdef class RegionDecoder:
             self._check_opened()
             return fl_jpeg_decoder_warnings(self.jpeg)
 
-    def decode(self, box=None, int eighths=8, bint grey=False):
+    def decode(self, box=None, int eighths=8, bint grey=False, bytes index not None=b"",
+               bint learn=False):
         """Decodes a box of the file to RGB, scaled by eighths/8 in the DCT, as jpeg_decode() does; its pixels
         are kept here.
 
@@ -180,6 +183,9 @@ cdef class RegionDecoder:
             box: (x, y, width, height) in pixels of the full image, None for all of it.
             eighths: 1, 2, 4 or 8.
             grey: keep one channel, the red, which is all that a grey file has.
+            index: entropy index of the file, by which only the box's part of the coded data is read. One that
+                does not fit the file is left aside, as far as the decoder notices (csrc/jpeg/baseline.h).
+            learn: note on the way what an index is made of: see learnt().
 
         Returns:
             (width, height) of the decoded region.
@@ -200,6 +206,9 @@ cdef class RegionDecoder:
                 self._open()
             self.spent = True
             self.decoded = False
+            if learn:
+                fl_jpeg_decoder_learn(self.jpeg)
+            fl_jpeg_decoder_index(self.jpeg, <const uint8_t *>PyBytes_AS_STRING(index), len(index))
             with nogil:
                 code = fl_jpeg_decoder_decode(self.jpeg, &area, eighths, &self.view, &err)
             check(code, &err)
@@ -207,6 +216,16 @@ cdef class RegionDecoder:
                 self._keep_red()
             self.decoded = True
             return self.view.width, self.view.height
+
+    def learnt(self, size_t most):
+        """The entropy index that the last decode with `learn` has come by, in at most so many bytes: of the
+        rows that it read. b"": it knows no more than the index that it was given."""
+        cdef const uint8_t *made = NULL
+        cdef size_t size = 0
+        with self._lock:
+            self._check_opened()
+            fl_jpeg_decoder_learnt(self.jpeg, most, &made, &size)
+            return PyBytes_FromStringAndSize(<const char *>made, size)
 
     cdef int _keep_red(self) except -1:
         """Replaces the view of RGB by one of its red channel."""

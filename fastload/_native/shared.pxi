@@ -39,6 +39,7 @@ def live_handles():
         "region_decoders": _live_regions,
         "shared_slots": _live_shared,
         "shared_leases": _live_shared_leases,
+        "shared_indexes": _live_indexes,
     }
 
 

@@ -28,6 +28,7 @@ from fastload.engines.iterator import LoaderIterator
 from fastload.engines.plan import ExecutionPlan, Planner
 from fastload.engines.processes.in_process import InProcessIterator
 from fastload.engines.processes.iterator import ProcessIterator, WorkerIterator
+from fastload.engines.processes.opened_indexes import OpenedIndexes
 from fastload.engines.processes.scheduler import LoaderCounters
 from fastload.engines.settings import Settings
 from fastload.engines.threads.epochs import NativeIterator, ThreadEpochs
@@ -53,6 +54,7 @@ class LoaderState:
         epochs: the epochs on native threads.
         workers: iterators of worker processes that were not collected.
         health: the monitor of the loader's loops.
+        opened: entropy indexes of the images that the dataset opens; None: it has opened none yet.
         fresh: the plan that an iter() under way has read for the iterator it gets, and when that began.
     """
 
@@ -71,6 +73,7 @@ class LoaderState:
         self.epochs = ThreadEpochs(self.progress, self.counters.losses)
         self.workers: weakref.WeakSet[ProcessIterator] = weakref.WeakSet()
         self._sent = SentToWorkers()
+        self.opened: OpenedIndexes | None = None
         self.fresh: tuple[ExecutionPlan, float] | None = None
         self._made: weakref.ref[LoaderIterator] | None = None
         self._kept: weakref.ref[LoaderIterator] | None = None
@@ -91,6 +94,7 @@ class LoaderState:
             "timer",
             "health",
             "_sent",
+            "opened",
             "fresh",
             "_made",
             "_kept",
@@ -126,17 +130,32 @@ class LoaderState:
             if plan.data is not None and plan.settings.persistent_workers:
                 self._sent.note(plan.data)
             self._begin(plan, kept=False)
+            indexes = self.indexes(plan)
             if plan.engine == "caller":
-                return InProcessIterator(plan, self.progress, self.counters, length_called)
+                return InProcessIterator(plan, self.progress, self.counters, indexes, length_called)
             if LACKING:
                 from fastload.engines.processes.torch_workers import TorchWorkerIterator
 
                 iterator = TorchWorkerIterator(plan, self.progress, self.counters, length_called)
             else:
-                iterator = WorkerIterator(plan, self.progress, self.counters, length_called)
+                iterator = WorkerIterator(plan, self.progress, self.counters, indexes, length_called)
             self.workers.add(iterator)
         iterator.begin_again = weakref.WeakMethod(self.reset)
         return iterator
+
+    def indexes(self, plan: ExecutionPlan) -> OpenedIndexes | None:
+        """The entropy indexes of images that the dataset opens, of all epochs; None where Pillow is left
+        alone.
+
+        Raises:
+            ArgumentError: the folder of index_cache= cannot be made.
+        """
+        settings = plan.settings
+        if plan.engine == "threads" or settings.lazy_images is None:
+            return None
+        if self.opened is None:
+            self.opened = OpenedIndexes(settings.dataset, settings.index_cache)
+        return self.opened
 
     def keep(self) -> None:
         """Notes that the loader keeps the iterator that was made last, for all its epochs: its workers

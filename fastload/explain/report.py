@@ -401,7 +401,9 @@ def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
         yield from (("memory", memory) for memory in _order_memory(plan))
     if plan.engine != "threads" and plan.settings.lazy_images is not None:
         yield "images", _images(plan.settings.lazy_images, state.counters.workers.images)
-    if plan.data is not None and plan.data.in_place:
+    if plan.engine != "threads" and state.opened is not None:
+        yield "indexes", state.opened.report()
+    elif plan.data is not None and plan.data.in_place:
         yield "indexes", _learnt(plan.data)
     yield from (("bucket", _bucket(each)) for each in _buckets(plan.data))
     if plan.host_memory != "pageable":

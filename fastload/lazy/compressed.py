@@ -4,7 +4,8 @@ its regions.
 NOTE [ compressed: one decode for several regions ]
 A decode reads all coded data up to the last row of its region, and inverts the transform of the region alone:
 of a region with the share `a` of the image's area it costs about OF_READING + (1 - OF_READING) * a of a whole
-decode. Two regions soon cost more than that.
+decode. Two regions soon cost more than that. With an entropy index it reads the coded data of the region
+alone, and costs its share (NOTE [ indexes: by a file's bytes ]).
 1. A thread's decoder keeps the area that it decoded last. A region within it is there already.
 2. A file counts the cost of the regions that were asked for. As soon as these would cost more than a whole
    decode, the whole is decoded.
@@ -23,7 +24,8 @@ from typing import NamedTuple
 from fastload._native import core
 from fastload.common.forks import call_in_children
 from fastload.errors import SampleError
-from fastload.lazy import resizing
+from fastload.lazy import indexes, resizing
+from fastload.lazy.indexes import FileIndex
 from fastload.lazy.pixels import Array, decoded_by_pillow, to_array
 from fastload.lazy.resampling import FILTERS, pillow_order
 from fastload.lazy.resizing import WRITTEN, Resample, Sink, options_of
@@ -103,13 +105,19 @@ class CompressedImage:
         eighths: scale of the inverse transform, as Image.draft asked for: 8, 4, 2 or 1.
         fast: the inverse transform may scale what a bilinear or bicubic resize makes half as large, or
             smaller.
+
+    Args:
+        end: bytes of the file, its end marker included; 0: its entropy index is not asked for.
     """
 
     __slots__ = (
         "_cost",
         "_data",
+        "_end",
         "_full",
+        "_index",
         "_lock",
+        "_shared_indexes",
         "_whole",
         "_wholes",
         "eighths",
@@ -120,9 +128,17 @@ class CompressedImage:
     )
 
     def __init__(
-        self, data: bytes, size: tuple[int, int], mode: str, eighths: int = 8, fast: bool = False
+        self,
+        data: bytes,
+        size: tuple[int, int],
+        mode: str,
+        eighths: int = 8,
+        fast: bool = False,
+        end: int = 0,
     ) -> None:
-        self._data, self._full = data, size
+        self._data, self._full, self._end = data, size, end
+        self._shared_indexes = indexes.in_use() if end else None
+        self._index: FileIndex | None = None  # None: not asked for yet
         self.mode, self.eighths, self.fast = mode, eighths, fast
         self.width, self.height = (-(-side * eighths // 8) for side in size)
         self._whole: Array | None = None
@@ -263,7 +279,8 @@ class CompressedImage:
         if self._cost == 0.0:
             _thread.mean += _WEIGHT * (_thread.last - _thread.mean)
         share = region.width * region.height / (self.width * self.height)
-        self._cost += OF_READING + (1 - OF_READING) * share
+        reading = 0.0 if self._indexed().known else OF_READING
+        self._cost += reading + (1 - reading) * share
         _thread.last = self._cost
         return self._shared
 
@@ -273,17 +290,28 @@ class CompressedImage:
         region."""
         return self._cost > 1.0 or _thread.mean > 1.0
 
+    def _indexed(self) -> FileIndex:
+        """The entropy index of the file."""
+        if self._index is None:
+            self._index = FileIndex(self._shared_indexes, self._data, self._end)
+        return self._index
+
     def _decode(self, area: Region, eighths: int) -> bool:
         """Decodes an area of the whole file into this thread's decoder. False: the own decoder meets
         damage in the file."""
         decoder = _thread.decoder
         _thread.file = None
         decoder.open(self._data)
+        index = self._indexed()
         try:
-            decoder.decode(area, eighths, self.mode == "L")
+            decoder.decode(area, eighths, self.mode == "L", index.known, index.learns)
         except SampleError:
             return False
-        return not decoder.fell_back
+        if decoder.fell_back:
+            return False
+        if index.learns:
+            index.learn(decoder)
+        return True
 
     def _in_full(self, area: Region) -> Region:
         """An area of the image at this scale, in pixels of the file."""

@@ -459,6 +459,7 @@ def _is_usual(image: JpegImagePlugin.JpegImageFile) -> bool:
 
 def _read(image: Any, data: bytes, known: Known, eighths: int) -> None:
     """Puts a recipe into an image whose file was read, and leaves its attributes as ImageFile.load does."""
-    file = CompressedImage(data, (known.width, known.height), image.mode, eighths, image._fast)
+    size = known.width, known.height
+    file = CompressedImage(data, size, image.mode, eighths, image._fast, known.end)
     image.__dict__.update({"map": None, _SLOT: LazyCore(Recipe.of_file(file)), "tile": [], "fp": None})
     image.readonly = 0

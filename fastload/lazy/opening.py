@@ -27,9 +27,10 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from fastload._native import core
 from fastload.common.imports import after_import
 from fastload.common.originals import original, stand_in
-from fastload.lazy import counts, pillow_code
+from fastload.lazy import counts, indexes, pillow_code
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -128,18 +129,27 @@ def _made_lazy(image: Image.Image, exactness: Exactness) -> str:
     return ""
 
 
-def install(exactness: Exactness) -> None:
+def install(exactness: Exactness, shared: core.SharedIndexes | None = None) -> None:
     """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker
-    processes."""
+    processes.
+
+    Args:
+        shared: entropy indexes of files, which the images find and keep there; None: they use none.
+    """
     counts.take()  # those of a parent that has forked
+    indexes.install(shared)
     _opening.everywhere = exactness
     _opening.threads.clear()  # the parent's
     after_import(_PLUGIN, _opening.begin)
 
 
 @contextmanager
-def opened_lazily(exactness: Exactness | None) -> Iterator[None]:
-    """Makes the JPEGs that this thread opens in a `with` block lazy images; None: leaves them alone."""
+def opened_lazily(exactness: Exactness | None, shared: core.SharedIndexes | None = None) -> Iterator[None]:
+    """Makes the JPEGs that this thread opens in a `with` block lazy images; None: leaves them alone.
+
+    Args:
+        shared: as for install(); of images that are loaded in the block.
+    """
     if exactness is None or "PIL.Image" not in sys.modules:
         yield
         return
@@ -150,7 +160,8 @@ def opened_lazily(exactness: Exactness | None) -> Iterator[None]:
     _opening.threads[thread] = exactness
     _opening.begin()
     try:
-        yield
+        with indexes.used(shared):
+            yield
     finally:
         if before is None:
             _opening.threads.pop(thread, None)

@@ -30,6 +30,18 @@ static uint8_t *with_marks(const fl_jpeg_index *index, fl_jpeg_mark *marks, size
     return out;
 }
 
+/* The same of some first rows alone. */
+static uint8_t *with_first_marks(const fl_jpeg_index *index, fl_jpeg_mark *marks, size_t *size) {
+    const uint32_t rows = 1 + below(index->rows);
+    const bool last = below(2);
+    *size = fl_jpeg_index_write_first(marks, index->every, index->across, rows, last, 1, NULL);
+    uint8_t *out = malloc(*size);
+    CHECK(*size &&
+          fl_jpeg_index_write_first(marks, index->every, index->across, rows, last, 1, out) == *size);
+    free(marks);
+    return out;
+}
+
 /* An index of this image's size with some marks that are wrong. */
 static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_t down, size_t file_size) {
     fl_jpeg_index index;
@@ -48,7 +60,7 @@ static uint8_t *lie(const uint8_t *bytes, size_t *size, uint32_t across, uint32_
     }
     for (size_t i = 1; i < count; i++) /* a step back cannot be written */
         if (i % index.across && marks[i].bit < marks[i - 1].bit) marks[i].bit = marks[i - 1].bit;
-    return with_marks(&index, marks, size);
+    return below(3) ? with_marks(&index, marks, size) : with_first_marks(&index, marks, size);
 }
 
 #endif

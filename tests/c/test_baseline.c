@@ -305,6 +305,102 @@ static void lies_are_found_out(void) {
     }
 }
 
+/* An index made by the way has the marks that the walk finds, of the rows that were read, or of every
+ * second, third ... in each row where less is allowed. */
+static void learnt_marks(const uint8_t *index, size_t size, const fl_jpeg_index *walked, uint32_t down) {
+    fl_jpeg_index learnt;
+    CHECK(fl_jpeg_index_open(&learnt, index, size, (walked->across - 1) * walked->every + 1, down));
+    CHECK(walked->every == 1 && learnt.rows >= 1 && learnt.rows <= down &&
+          (learnt.rows < down || learnt.last));
+    for (uint32_t row = 0; row < learnt.rows; row++) {
+        fl_jpeg_cursor c = fl_jpeg_index_row(&learnt, row), truth = fl_jpeg_index_row(walked, row);
+        do {
+            while (truth.column < c.column) CHECK(fl_jpeg_index_next(&truth));
+            CHECK(truth.column == c.column && memcmp(&truth.mark, &c.mark, sizeof c.mark) == 0);
+        } while (fl_jpeg_index_next(&c));
+    }
+}
+
+/* Boxes one after another of a file, each decoded by what those before it have taught: always the same
+ * pixels, and an index that is complete with the second decode that adds to it. */
+static void learns_by_the_way(void) {
+    for (int i = 0; i < 400 / THIN; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 20 + (int)below(300), 20 + (int)below(200));
+        file f = make(&r);
+        uint32_t width, height, taught = 0, rows = 0;
+        int w, h;
+        unsigned char *full = decode_all(f, 8, &w, &h);
+        size_t walked_size, size = 0;
+        uint8_t *walk = make_index(f, 1, &walked_size), *index = NULL;
+        CHECK(fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height));
+        const uint32_t across = (width - 1) / (8 * (uint32_t)r.h) + 1,
+                       down = (height - 1) / (8 * (uint32_t)r.v) + 1;
+        fl_jpeg_index walked, now = {.last = false};
+        CHECK(fl_jpeg_index_open(&walked, walk, walked_size, across, down));
+        const uint8_t *made;
+        for (int j = 0; j < 12; j++) {
+            const fl_box b = random_box(width, height, j + 1);
+            fl_view v;
+            size_t made_size;
+            CHECK(fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height));
+            if (j % 5 != 4) fl_jpeg_baseline_learn(baseline);
+            CHECK(fl_jpeg_baseline_decode(baseline, &b, 8, index, size, &v));
+            check_part(&v, &b, 8, full, w, h);
+            fl_jpeg_baseline_learnt(baseline, below(4) ? SIZE_MAX : 60, &made, &made_size);
+            if (j % 5 == 4 || now.last) CHECK(made_size == 0);
+            if (!made_size) continue;
+            learnt_marks(made, made_size, &walked, down);
+            free(index);
+            index = malloc(made_size);
+            memcpy(index, made, size = made_size);
+            CHECK(fl_jpeg_index_open(&now, index, size, across, down) &&
+                  (now.rows > rows || (rows && now.rows == rows && now.last)));
+            rows = now.rows;
+            CHECK(++taught == 1 || now.last);
+        }
+        CHECK(taught >= 1 && taught <= 2);
+        free(full), free(walk), free(index), free(f.bytes);
+    }
+}
+
+/* Of a damaged file a decode that learns, and one by what was learnt, succeed where one without does, with
+ * the same pixels. */
+static void learns_of_damage(int rounds) {
+    long both = 0, partly = 0;
+    for (int i = 0; i < rounds; i++) {
+        check_seed = noise_state;
+        recipe r = random_recipe(i % 5, 20 + (int)below(200), 60 + (int)below(120));
+        file f = make(&r);
+        uint32_t width, height;
+        f.size = damage(f.bytes, f.size);
+        uint8_t *index = NULL;
+        size_t size = 0, made_size;
+        for (int j = 0; j < 8 && fl_jpeg_baseline_open(baseline, f.bytes, f.size, &width, &height); j++) {
+            if ((uint64_t)width * height > 1 << 20) break;
+            const fl_box b = random_box(width, height, j + 1);
+            fl_view v;
+            const bool plain = fl_jpeg_baseline_decode(baseline, &b, 8, NULL, 0, &v);
+            uint8_t *pixels = plain ? malloc(v.stride * v.height) : NULL;
+            if (plain) memcpy(pixels, v.pixels, v.stride * v.height);
+            fl_jpeg_baseline_learn(baseline);
+            CHECK(fl_jpeg_baseline_decode(baseline, &b, 8, index, size, &v) == plain);
+            if (plain) CHECK(memcmp(pixels, v.pixels, v.stride * v.height) == 0);
+            free(pixels);
+            const uint8_t *made;
+            fl_jpeg_baseline_learnt(baseline, SIZE_MAX, &made, &made_size);
+            CHECK(plain || !made_size);
+            both += plain && size, partly += !plain && size;
+            if (!made_size) continue;
+            free(index);
+            index = malloc(made_size);
+            memcpy(index, made, size = made_size);
+        }
+        free(index), free(f.bytes);
+    }
+    CHECK(both > rounds && partly > rounds / 20);
+}
+
 /* The end of a file is behind its EOI marker, whatever follows, and 0 where another marker or nothing ends
  * the coded data. */
 static void ends_of_files(void) {
@@ -352,6 +448,8 @@ int main(int argc, char **argv) {
         damaged(600 / THIN);
         lying_index();
         lies_are_found_out();
+        learns_by_the_way();
+        learns_of_damage(1500 / THIN);
     }
     fl_jpeg_entropy_free(entropy);
     fl_jpeg_baseline_free(baseline);

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -33,7 +34,12 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "arguments.md"
 COUNT = 7
 BAD = 5
 """The sample that cannot be made, where a test asks for one."""
-JPEG = (lambda out: (photo(1, 20, 20).save(out, "JPEG"), out.getvalue())[1])(io.BytesIO())
+JPEG, LARGE = (
+    (lambda out, side: (photo(1, side, side).save(out, "JPEG", quality=95), out.getvalue())[1])(
+        io.BytesIO(), n
+    )
+    for n in (20, 300)
+)
 LEFT = [index for index in range(COUNT) if index != BAD]
 
 
@@ -356,9 +362,16 @@ def lazy(on: Engine) -> bool:
     return (plain, asked) == (False, True)
 
 
+def cropped(samples: Any) -> Any:
+    """Looks at a part of an image that is large enough for an entropy index."""
+    return Image.open(io.BytesIO(LARGE)).crop((0, 0, 9, 9)).getpixel((0, 0))
+
+
 def index_cache(on: Engine) -> bool:
-    """Of files in place only: tests/dataset/in_place/test_index_cache.py."""
-    raise NotImplementedError
+    """Of lazy images; of files in place: tests/dataset/in_place/test_index_cache.py."""
+    with TemporaryDirectory() as folder:
+        on.batches(collate_fn=cropped, lazy="exact", index_cache=folder)
+        return len(list(Path(folder).iterdir())) == 1
 
 
 REFUSED: dict[str, dict[str, Any]] = {

@@ -1,157 +1,23 @@
-"""ListedImages: the images of a dataset in place, as the engine has them, and the facts learnt of them.
-IndexCache: these facts, kept on disk for the next run.
-
-NOTE [ index cache: the file ]
-One file for each list of paths, or of places in them, named by a hash of it, little-endian:
-  8 bytes   "FLINDEX2"
-  u64       count of images, as in the list
-  u64       bytes of all indexes
-  u32, u32  CRC32C of all that follows; zero
-  count x   u64 stamp (csrc/store/files.h; 0: the image is not known), u32 size of its index, 0 for none
-  the indexes, one after another.
-The file is replaced by rename. A writer first copies entries that another process has put there since, so
-that ranks add to each other's. Nothing depends on it: a file counts as missing if it is damaged, of another
-list, unreadable, a link, or another user's in a folder that everybody may write. An entry whose stamp differs
-is proved anew.
-"""
+"""ListedImages: the images of a dataset in place, as the engine has them, and the facts learnt of them."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
-import struct
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.common.files import expanded, open_entry, open_folder
 from fastload.common.positions import evenly_spaced
-from fastload.common.system import available_memory
 from fastload.dataset.in_place.formats import NATIVE, START, formats, is_native, suffixes
 from fastload.dataset.in_place.known import NotInPlaceError
-from fastload.errors import ArgumentError, FastloadError
-
-_MAGIC = b"FLINDEX2"
-"""Changes where other files count as sound: those of FLINDEX1 may be such as NOTE [ jpeg: files that
-decoders smooth ] describes."""
-_HEADER = struct.Struct("<8sQQII")
-_ENTRY = np.dtype([("stamp", "<u8"), ("size", "<u4")])
-_NEW = ".new"
-_STALE_S = 3600.0
-_MOST = 1 << 32
-"""Bytes of a cache file that are read."""
-
-
-class IndexCache:
-    """The cache file of one list of image files.
-
-    Args:
-        folder: folder of cache files; it is made if it is missing.
-        prefix, names: the paths of the list, as core.Files takes them.
-        places: bytes that distinguish it from other lists of the same paths.
-
-    Raises:
-        ArgumentError: the folder is a file, or cannot be made.
-    """
-
-    def __init__(
-        self, folder: str | os.PathLike[str], prefix: bytes, names: bytes, places: bytes = b""
-    ) -> None:
-        self._folder = Path(expanded(folder)).absolute()
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ArgumentError(
-                f"index_cache={os.fspath(folder)!r}: the folder cannot be made: {error.strerror}"
-            ) from error
-        digest = hashlib.blake2b(
-            b"\0".join((prefix, names, *([places] if places else []))), digest_size=16
-        ).hexdigest()
-        self.path = self._folder / f"{digest}.index"
-        self._saved = 0
-
-    def load(self, files: core.Files) -> None:
-        """Takes over what the cache file holds of these files; nothing where there is none that holds."""
-        found = self._read(len(files))
-        if found is not None:
-            files.learn(*found)
-        self._saved = files.learnt()[0]
-
-    def save(self, files: core.Files) -> None:
-        """Writes what is learnt by now, where that is more than what was written; a disk that refuses is
-        told once by the log."""
-        if files.learnt()[0] <= self._saved:
-            return
-        self.load(files)  # facts that other processes learnt
-        stamps, sizes, indexes = files.export()
-        entries = np.empty(len(stamps), _ENTRY)
-        entries["stamp"], entries["size"] = stamps, sizes
-        table = entries.tobytes()
-        header = _HEADER.pack(_MAGIC, len(stamps), len(indexes), core.crc32c(indexes, core.crc32c(table)), 0)
-        try:
-            self._replace((header, table, indexes))
-        except OSError as error:
-            logging.getLogger("fastload").warning(
-                "index_cache: %s cannot be written: %s", self.path, error.strerror
-            )
-        self._saved = files.learnt()[0]
-
-    def _replace(self, parts: tuple[bytes, ...]) -> None:
-        for left in self._folder.glob(f"{self.path.stem}*{_NEW}"):  # by a process that was killed
-            if time.time() - left.lstat().st_mtime > _STALE_S:
-                left.unlink(missing_ok=True)
-        handle, name = tempfile.mkstemp(dir=self._folder, prefix=self.path.stem, suffix=_NEW)
-        try:
-            with open(handle, "wb") as file:
-                for part in parts:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self.path)
-        except BaseException:
-            os.unlink(name)
-            raise
-
-    def _read(self, count: int) -> tuple[np.ndarray, np.ndarray, bytes] | None:
-        try:
-            folder = open_folder(self._folder)
-            try:
-                with open(open_entry(folder, self.path.name, os.O_RDONLY), "rb") as file:
-                    data = file.read(_MOST + 1)
-            finally:
-                os.close(folder)
-        except OSError:
-            return None
-        if len(data) > _MOST:
-            return None
-        if len(data) < _HEADER.size:
-            return None
-        magic, files, size, crc, _ = _HEADER.unpack_from(data)
-        end = _HEADER.size + count * _ENTRY.itemsize
-        if (
-            magic != _MAGIC
-            or files != count
-            or len(data) != end + size
-            or core.crc32c(memoryview(data)[_HEADER.size :]) != crc
-        ):
-            return None
-        entries = np.frombuffer(data, _ENTRY, count, _HEADER.size)
-        if int(entries["size"].sum(dtype=np.uint64)) != size:
-            return None
-        return entries["stamp"].astype(np.uint64), entries["size"].astype(np.uint32), data[end:]
-
+from fastload.dataset.index_cache import IndexCache, index_room
+from fastload.errors import FastloadError
 
 _SAMPLED = 200
 """Images that are looked at to tell how many of all are native."""
-_INDEX_SHARE = 32
-_INDEX_LEAST, _INDEX_USUAL, _INDEX_MOST = 16 << 20, 256 << 20, 4 << 30
 BLOCK = 4096
 
 
@@ -193,7 +59,7 @@ class ListedImages:
         self.paths = paths
         self.places = places
         self._folder = cache
-        self.room = _index_room()
+        self.room = index_room()
         self._cache: IndexCache | None = None
         self._files: core.Files | None = None
 
@@ -226,8 +92,9 @@ class ListedImages:
                 os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, kinds
             )
             if self._folder is not None:
-                key = b"" if self.places is None else self.places.key()
-                self._cache = IndexCache(self._folder, os.fsencode(prefix), bytes(names), key)
+                listed = [os.fsencode(prefix), bytes(names)]
+                listed += [] if self.places is None else [self.places.key()]
+                self._cache = IndexCache(self._folder, b"\0".join(listed), len(self._files))
                 self._cache.load(self._files)
         return self._files
 
@@ -278,10 +145,3 @@ class ListedImages:
         """Writes what was learnt to the index cache, if there is one."""
         if self._cache is not None and self._files is not None:
             self._cache.save(self._files)
-
-
-def _index_room() -> int:
-    """Memory for the entropy indexes of a dataset, bytes: a 32nd of what is free. A JPEG of 100 KB has an
-    index of about 1.4 KB."""
-    free = available_memory()
-    return _INDEX_USUAL if free is None else min(max(free // _INDEX_SHARE, _INDEX_LEAST), _INDEX_MOST)

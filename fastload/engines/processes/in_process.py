@@ -17,6 +17,7 @@ from fastload.device.transfer import Transfer
 from fastload.engines.indices import Progress, attach
 from fastload.engines.iterator import IteratorArguments, LoaderIterator, PassLosses
 from fastload.engines.plan import ExecutionPlan
+from fastload.engines.processes.opened_indexes import OpenedIndexes
 from fastload.engines.processes.scheduler import LoaderCounters
 from fastload.engines.resume.datasets import create_fetcher, dataset_state_of, fetched, fetcher_at
 from fastload.engines.settings import Samples
@@ -73,7 +74,12 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     does not change."""
 
     def __init__(
-        self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None
+        self,
+        plan: ExecutionPlan,
+        progress: Progress,
+        counters: LoaderCounters,
+        indexes: OpenedIndexes | None,
+        length_called: int | None,
     ) -> None:
         settings, epoch_state, epoch = plan.settings, progress.epoch_state, progress.epoch
         assert epoch_state is not None
@@ -101,6 +107,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
         self._again: Occurrences | None = None  # occurrences of the current batch
         self._losses = PassLosses(counters.losses)
         self._lazy, self._images = settings.lazy_images, counters.workers.images
+        self._indexes = indexes
         self._lost = Lost()  # losses of the current batch
         if self._by_sample:
             seeds = (
@@ -142,6 +149,8 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
                 )
             except StopIteration:
                 self._epoch_state.end()
+                if self._indexes is not None:
+                    self._indexes.save()
                 self._losses.check(self._epoch_state.batches)
                 raise
             except _NothingLeft:
@@ -197,7 +206,7 @@ class InProcessIterator(LoaderIterator, _SingleProcessDataLoaderIter):
     def _lazily(self, make: Callable[[Any], Any], index: object) -> object:
         """Makes a batch of which the images that Pillow opens are lazy, and leaves Pillow as it was."""
         assert self._lazy is not None
-        with opening.opened_lazily(self._lazy):
+        with opening.opened_lazily(self._lazy, None if self._indexes is None else self._indexes.memory):
             made = make(index)
         told = counts.take()
         if told is not None:

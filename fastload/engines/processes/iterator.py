@@ -26,6 +26,7 @@ from fastload.engines.indices import Progress, attach
 from fastload.engines.iterator import IteratorArguments, LoaderIterator, PassLosses
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.processes.messages import Job
+from fastload.engines.processes.opened_indexes import OpenedIndexes
 from fastload.engines.processes.scheduler import LoaderCounters, Schedule, Task, TaskScheduler
 from fastload.engines.settings import Settings
 from fastload.engines.thread_limits import thread_libraries
@@ -123,7 +124,12 @@ class WorkerIterator(ProcessIterator):
     """
 
     def __init__(
-        self, plan: ExecutionPlan, progress: Progress, counters: LoaderCounters, length_called: int | None
+        self,
+        plan: ExecutionPlan,
+        progress: Progress,
+        counters: LoaderCounters,
+        indexes: OpenedIndexes | None,
+        length_called: int | None,
     ) -> None:
         settings = plan.settings
         dataset, self._draws = plan.python_dataset(progress.epoch)
@@ -153,6 +159,7 @@ class WorkerIterator(ProcessIterator):
         self._samples = 0  # in the batch delivered last
         self._ended = False  # everything was delivered
         self._pid = os.getpid()
+        self._indexes = indexes
         context = settings.multiprocessing_context or torch.multiprocessing
         if context.get_start_method() == "fork":
             thread_libraries()
@@ -164,7 +171,13 @@ class WorkerIterator(ProcessIterator):
             prepare = lambda memory: memory.guard(guard)  # noqa: E731
         ended = weakref.WeakMethod(self._ended_early)
         self._scheduler = TaskScheduler(
-            context, self._job(plan), schedule, self._counts, prepare, lambda tasks: _call(ended(), tasks)
+            context,
+            self._job(plan),
+            schedule,
+            self._counts,
+            None if indexes is None else indexes.memory,
+            prepare,
+            lambda tasks: _call(ended(), tasks),
         )
         self._set_turns()
         with self._scheduler.pool.together():
@@ -336,6 +349,8 @@ class WorkerIterator(ProcessIterator):
                 self._epoch_state.end()
                 if not self._persistent:
                     self.close()
+                if self._indexes is not None:
+                    self._indexes.save()
                 self._losses.check(self._epoch_state.batches)
                 raise StopIteration
             front = self._queue[0].worker

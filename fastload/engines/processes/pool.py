@@ -82,13 +82,18 @@ class _Detached(Protocol):
 
 
 def _main(
-    job: Travel[Job], number: int, sock: socket.socket, control: _Detached, handled: tuple[int, ...]
+    job: Travel[Job],
+    number: int,
+    sock: socket.socket,
+    control: _Detached,
+    indexes: _Detached | None,
+    handled: tuple[int, ...],
 ) -> None:
     from fastload.engines.processes import worker as child
 
     child.set_signals(handled)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PARENTS_SIGNALS)
-    child.run(job.content, number, sock, control.detach())
+    child.run(job.content, number, sock, control.detach(), None if indexes is None else indexes.detach())
 
 
 @contextlib.contextmanager
@@ -159,12 +164,18 @@ class Pool:
     """
 
     def __init__(
-        self, context: Any, workers: int, tickets: int, job: Job, holds: Callable[[int], tuple[Any, ...]]
+        self,
+        context: Any,
+        tickets: int,
+        job: Job,
+        indexes: core.SharedIndexes | None,
+        holds: Callable[[int], tuple[Any, ...]],
     ) -> None:
         refuse_daemon(context)
         if context.get_start_method() == "forkserver":
             warm_forkserver(context)
         self.control = core.SharedSlot(max(4096, 8 * tickets))
+        self._indexes = indexes
         self.workers: list[WorkerProcess] = []
         self.method: str = context.get_start_method()
         self._holds = holds
@@ -172,29 +183,27 @@ class Pool:
         self._heard = False
         self._finalizer = weakref.finalize(self, _close, self.workers, os.getpid())
         try:
-            for number in range(workers):
+            for number in range(job.workers):
                 self._start(context, number, Travel(job))
         except OSError as error:
             started = len(self.workers)
             self.close()
-            raise ResourceError(_not_started(error, started, workers)) from error
+            raise ResourceError(_not_started(error, started, job.workers)) from error
         except BaseException:
             self.close()
             raise
 
     def _start(self, context: Any, number: int, job: Travel[Job]) -> None:
-        from multiprocessing.reduction import DupFd
-
         ours, theirs = pair()
         channel = Channel(ours, parent=True)
         try:
-            control = _Fd(self.control.fd) if self.method == "fork" else _Late(DupFd, self.control.fd)
+            indexes = None if self._indexes is None else self._passed(self._indexes.fd)
             handled = tuple(
                 int(n) for n in _PARENTS_SIGNALS if n != signal.SIGINT and callable(signal.getsignal(n))
             )
             process = context.Process(
                 target=_main,
-                args=(job, number, theirs, control, handled),
+                args=(job, number, theirs, self._passed(self.control.fd), indexes, handled),
                 daemon=True,
                 name=f"{_NAME}{number}",
             )
@@ -206,6 +215,12 @@ class Pool:
         finally:
             theirs.close()
         self.workers.append(WorkerProcess(number, process, channel))
+
+    def _passed(self, fd: int) -> _Fd | _Late:
+        """A file descriptor as an argument of a worker."""
+        from multiprocessing.reduction import DupFd
+
+        return _Fd(fd) if self.method == "fork" else _Late(DupFd, fd)
 
     @property
     def processes(self) -> list[Any]:

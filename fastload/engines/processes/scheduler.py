@@ -240,6 +240,7 @@ class TaskScheduler:
         job: Job,
         schedule: Schedule,
         counts: WorkerCounts,
+        indexes: core.SharedIndexes | None,
         prepare: Callable[[core.SharedSlot], object] | None,
         ended: Callable[[list[Task]], None],
     ) -> None:
@@ -259,7 +260,7 @@ class TaskScheduler:
         self._made_slots = itertools.count(1)
         me = weakref.ref(self)
         self.pool = Pool(
-            context, job.workers, TICKETS * schedule.depth, job, lambda number: _indices_at(me(), number)
+            context, TICKETS * schedule.depth, job, indexes, lambda number: _indices_at(me(), number)
         )
         self._traced = job.traced
 

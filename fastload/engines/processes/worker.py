@@ -45,6 +45,7 @@ from fastload.engines.resume.datasets import (
     state_after,
 )
 from fastload.engines.thread_limits import hold_threads
+from fastload.errors import FastloadError
 from fastload.health import tracing
 from fastload.lazy import counts, opening
 
@@ -64,8 +65,9 @@ _STACKING = OwnCode(("torch.utils.data._utils.collate", ("collate_tensor_fn",)))
 """torch's function for a list of tensors, whose place `Worker._stack` takes."""
 
 
-def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
-    """Runs a worker process from its start to its end. `control` is the file descriptor of the tickets.
+def run(job: Job, number: int, sock: socket.socket, control: int, indexes: int | None) -> None:
+    """Runs a worker process from its start to its end. `control` is the file descriptor of the tickets,
+    `indexes` that of the entropy indexes that workers share.
 
     Objects inherited by fork belong to the parent. They are frozen, so that garbage collection here neither
     finalizes them (with sockets, locks and threads that both processes know) nor writes to their pages.
@@ -76,13 +78,25 @@ def run(job: Job, number: int, sock: socket.socket, control: int) -> None:
     core.watch_process(job.parent)
     channel = Channel(sock, parent=False)
     try:
-        Worker(job, number, channel, core.SharedSlot(fd=control)).work()
+        Worker(job, number, channel, core.SharedSlot(fd=control), _attached(indexes)).work()
     except DescriptorsLost:
         raise
     except Disconnected:
         pass  # the loader is gone, or has closed the channel
     finally:
         channel.close()
+
+
+def _attached(indexes: int | None) -> core.SharedIndexes | None:
+    """The shared entropy indexes; None if there are none, or this process may map no more memory."""
+    if indexes is None:
+        return None
+    try:
+        shared = core.SharedIndexes(fd=indexes)
+    except FastloadError:  # pixels are the same without
+        return None
+    shared.release_fd()
+    return shared
 
 
 def set_signals(handled: tuple[int, ...]) -> None:
@@ -102,11 +116,19 @@ def set_signals(handled: tuple[int, ...]) -> None:
 class Worker:
     """State of a worker process between tasks, and the handlers of messages."""
 
-    def __init__(self, job: Job, number: int, channel: Channel, control: core.SharedSlot) -> None:
+    def __init__(
+        self,
+        job: Job,
+        number: int,
+        channel: Channel,
+        control: core.SharedSlot,
+        indexes: core.SharedIndexes | None,
+    ) -> None:
         self._job = job
         self._number = number
         self._channel = channel
         self._control = control
+        self._indexes = indexes
         self._dataset = job.dataset
         self._sample_seed = job.sample_seed
         self._policy = job.policy
@@ -146,7 +168,7 @@ class Worker:
         # True only while the batch itself is collated: a dataset may keep what it collates for itself
         self._in_place = False
         if job.lazy is not None:
-            opening.install(job.lazy)
+            opening.install(job.lazy, self._indexes)
             composing.install()
         try:
             if job.init_fn is not None:

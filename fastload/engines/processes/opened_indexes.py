@@ -1,0 +1,65 @@
+"""OpenedIndexes: the entropy indexes of the JPEGs that a Dataset of Python opens, for all processes and
+epochs of a loader."""
+
+from __future__ import annotations
+
+import os
+
+from fastload._native import core
+from fastload.dataset.index_cache import IndexCache, index_room
+from fastload.errors import FastloadError
+
+
+class OpenedIndexes:
+    """Memory in which the workers of a loader share entropy indexes, and the file that keeps them for other
+    runs.
+
+    The memory belongs to the loader: workers that persist, those of another epoch, and those that are started
+    in the place of others find what was made before. See NOTE [ indexes: by a file's bytes ].
+
+    Attributes:
+        memory: the memory; None: there is none.
+        why_not: the reason why there is none; "" if there is.
+
+    Raises:
+        ArgumentError: the folder is a file, or cannot be made.
+    """
+
+    def __init__(self, dataset: object, folder: str | os.PathLike[str] | None) -> None:
+        self.memory: core.SharedIndexes | None = None
+        self.why_not = ""
+        self._cache = None if folder is None else IndexCache(folder, _purpose(dataset), None)
+        try:
+            self.memory = core.SharedIndexes(index_room())
+        except FastloadError as error:  # pixels are the same without
+            self.why_not = str(error)
+        else:
+            if self._cache is not None:
+                self._cache.load(self.memory)
+
+    def save(self) -> None:
+        """Writes what was learnt to the index cache, if there is one; at the end of an epoch."""
+        if self._cache is not None and self.memory is not None:
+            self._cache.save(self.memory)
+
+    def report(self) -> str:
+        """Text on the indexes: how many are held, where, and how often they were of use."""
+        if self.memory is None:
+            return f"none: {self.why_not}"
+        files, held = self.memory.learnt()
+        room, found = self.memory.room, self.memory.found
+        place = "" if self._cache is None else f", and in {self._cache.path}"
+        return (
+            f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({room >> 20:,} MiB at most){place}; "
+            f"learnt when a file is first decoded, found {found:,} times"
+        )
+
+
+def _purpose(dataset: object) -> bytes:
+    """Bytes by which the files of two datasets, such as those of training and validation, are told apart."""
+    kind = type(dataset)
+    try:
+        length = str(len(dataset))  # type: ignore[arg-type]
+    except Exception:  # the user's code, or an iterable dataset
+        length = ""
+    return f"opened by {kind.__module__}.{kind.__qualname__} {length}".encode()
