@@ -40,6 +40,11 @@ MACOS = "macosx_11_0_universal2"
 """The platform of the wheel for macOS: 11 is the oldest that torch supports, on both kinds of CPUs."""
 SANITIZERS = ("address", "undefined", "thread")
 WARNINGS = ["-Wall", "-Wextra"]
+CALLERS = re.compile(
+    r"csrc/(engine/(?!fields|objects|polygons)\w+|store/(attached|files|open_files|place|store|tree)"
+    r"|jpeg/(decoder|exif|libjpeg|libjpeg_io|markers|transcode|turn)|png/chunks|webp/webp)\.c"
+)
+"""Sources without inner loops of their own: they call those of others."""
 # What Cython writes is not ours to tidy.
 GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-maybe-uninitialized"]
 
@@ -193,8 +198,9 @@ class BuildNative(build_ext):
                     return [path]
             of_csrc = source.startswith("csrc")
             warnings = WARNINGS + (self._werror if of_csrc else GENERATED)
-            # What Cython writes calls csrc; made for size, the wheel is a tenth smaller.
-            level = "-O3" if of_csrc else "-Os"
+            # What Cython writes calls csrc, and these call its inner loops: made for size, the wheel is a
+            # tenth smaller.
+            level = "-O3" if of_csrc and not CALLERS.fullmatch(source) else "-Os"
             return list(
                 whole(
                     [source],
