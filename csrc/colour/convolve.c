@@ -6,15 +6,34 @@
 #include "colour/vectors.h"
 #include "common/cpu.h"
 
+typedef float floats __attribute__((vector_size(32)));
+
+enum { WIDE = sizeof(floats) / sizeof(float), SUMS = 4 };
+
 /* The two values at one distance from the middle are added first: in either order the sum is the same, and so the
- * result of a mirrored image is the mirrored result. */
+ * result of a mirrored image is the mirrored result. Sums of some values stay in registers for all weights. */
 FL_INLINE void line(const float *const *from, const float *weights, uint32_t count, float *restrict out,
                     size_t n) {
     const uint32_t middle = count / 2;
-    for (size_t i = 0; i < n; i++) out[i] = weights[middle] * from[middle][i];
-    for (uint32_t k = 0; k < middle; k++) {
-        const float *before = from[k], *after = from[count - 1 - k], weight = weights[k];
-        for (size_t i = 0; i < n; i++) out[i] += weight * (before[i] + after[i]);
+    size_t at = 0;
+    for (; at + SUMS * WIDE <= n; at += SUMS * WIDE) {
+        floats sums[SUMS], before, after;
+        for (int s = 0; s < SUMS; s++) {
+            memcpy(&before, from[middle] + at + s * WIDE, sizeof before);
+            sums[s] = weights[middle] * before;
+        }
+        for (uint32_t k = 0; k < middle; k++)
+            for (int s = 0; s < SUMS; s++) {
+                memcpy(&before, from[k] + at + s * WIDE, sizeof before);
+                memcpy(&after, from[count - 1 - k] + at + s * WIDE, sizeof after);
+                sums[s] += weights[k] * (before + after);
+            }
+        memcpy(out + at, sums, sizeof sums);
+    }
+    for (; at < n; at++) {
+        float sum = weights[middle] * from[middle][at];
+        for (uint32_t k = 0; k < middle; k++) sum += weights[k] * (from[k][at] + from[count - 1 - k][at]);
+        out[at] = sum;
     }
 }
 
