@@ -291,6 +291,25 @@ def test_threads_forms_and_places_make_no_difference(
         assert torch.equal(torch.cat([*seen, *(images.clone() for images, _ in loader)]), want)
 
 
+def test_a_file_that_pillow_opens_is_augmented_as_any_other(tmp_path: Path) -> None:
+    """A TIFF by the name of a PNG, in place: the pixels are those of the PNG."""
+    made = []
+    steps = [
+        v1.RandomResizedCrop(24),
+        v1.ColorJitter(0.4, 0.4, 0.4, 0.2),
+        v1.RandomRotation(20),
+        v1.ToTensor(),
+    ]
+    for kind in ("PNG", "TIFF"):
+        folder = tmp_path / kind / "a"
+        folder.mkdir(parents=True)
+        for number in range(6):
+            pixels = np.random.default_rng(number).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number}.png", kind if number == 2 else "PNG")
+        made.append(epoch_of(datasets.ImageFolder(str(tmp_path / kind), v1.Compose(steps)), 2))
+    assert torch.equal(*made)
+
+
 @pytest.mark.parametrize("floats", [(), (T.ToFloat(),), (T.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.1)),)])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("dtype", [None, torch.float32, torch.float16, torch.bfloat16])
