@@ -40,6 +40,11 @@ MACOS = "macosx_11_0_universal2"
 """The platform of the wheel for macOS: 11 is the oldest that torch supports, on both kinds of CPUs."""
 SANITIZERS = ("address", "undefined", "thread")
 WARNINGS = ["-Wall", "-Wextra"]
+CALLERS = re.compile(
+    r"csrc/(engine/(?!fields|objects|polygons)\w+|store/(attached|files|open_files|place|store|tree)"
+    r"|jpeg/(decoder|exif|libjpeg|libjpeg_io|markers|transcode|turn)|png/chunks|webp/webp)\.c"
+)
+"""Sources without inner loops of their own: they call those of others."""
 # What Cython writes is not ours to tidy.
 GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-maybe-uninitialized"]
 
@@ -200,13 +205,15 @@ class BuildNative(build_ext):
                     return [path]
             of_csrc = source.startswith("csrc")
             warnings = WARNINGS + (self._werror if of_csrc else GENERATED)
+            # What Cython writes calls csrc, and these call its inner loops.
+            level = FAST if of_csrc and not CALLERS.fullmatch(source) else SMALL
             return list(
                 whole(
                     [source],
                     output_dir=self.build_temp,
                     include_dirs=ext.include_dirs,
                     debug=self.debug,
-                    extra_postargs=[*(FAST if of_csrc else SMALL), *ext.extra_compile_args, *warnings],
+                    extra_postargs=[*level, *ext.extra_compile_args, *warnings],
                 )
             )
 

@@ -47,7 +47,7 @@ static bool smoothed(uint8_t *image, size_t width, size_t height, size_t channel
     return true;
 }
 
-bool fl_colour_run(const uint8_t *image, uint8_t *restrict out, size_t width, size_t height, size_t channels,
+bool fl_colour_run(const uint8_t *image, uint8_t *out, size_t width, size_t height, size_t channels,
                    const fl_colour_step *steps, size_t count, fl_buffer *scratch) {
     size_t first = 0;
     while (first < count && is_of_pixels(steps + first)) first++;

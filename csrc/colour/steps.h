@@ -29,10 +29,10 @@ typedef struct fl_colour_step {
     const uint8_t *tables; /* 256 bytes a channel; the caller's */
 } fl_colour_step;
 
-/* Writes the image after the steps to `out`, which is other memory. Rows follow each other; `channels` is 1 or 3.
+/* Writes the image after the steps to `out`, which is other memory, or the image itself. Rows follow each other; `channels` is 1 or 3.
  * Neighbouring steps that work on single pixels are done together, some thousand pixels at a time, which stay in the
  * first cache. False: no memory. `scratch` is the caller's, grows, and holds nothing. Any thread. */
-bool fl_colour_run(const uint8_t *image, uint8_t *restrict out, size_t width, size_t height, size_t channels,
+bool fl_colour_run(const uint8_t *image, uint8_t *out, size_t width, size_t height, size_t channels,
                    const fl_colour_step *steps, size_t count, fl_buffer *scratch);
 
 #endif

@@ -361,8 +361,8 @@ static void op_flip(resolving *r, const fl_op *op) {
     fl_rng rng = fl_rng_start(r->key, op->stream);
     if (fl_rng_uniform(&rng) >= op->p) return;
     const bool horizontal = op->kind == FL_OP_HFLIP;
-    if (horizontal) r->g->hflip ^= true;
-    else r->g->vflip ^= true;
+    fl_geometry *g = r->g;
+    *(op->late ? horizontal ? &g->late_hflip : &g->late_vflip : horizontal ? &g->hflip : &g->vflip) ^= true;
     r->g->exchanged ^= op->exchange;
     note(r,
          step_of(r->g, horizontal ? FL_STEP_HFLIP : FL_STEP_VFLIP, r->g->window.width, r->g->window.height));
@@ -400,6 +400,21 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     case FL_OP_LETTERBOX: return op_letterbox(r, op);
     case FL_OP_RANDOM_RESIZE: return op_random_resize(r, op);
     case FL_OP_FORMAT: return op_format(r, op);
+    case FL_OP_JITTER:
+    case FL_OP_GREY:
+    case FL_OP_SOLARIZE:
+    case FL_OP_POSTERIZE:
+    case FL_OP_INVERT:
+    case FL_OP_EQUALIZE:
+    case FL_OP_AUTOCONTRAST:
+    case FL_OP_SHARPNESS:
+    case FL_OP_GAUSSIAN_BLUR:
+    case FL_OP_ROTATE:
+    case FL_OP_AFFINE:
+    case FL_OP_PERSPECTIVE:
+    case FL_OP_RAND_AUGMENT:
+    case FL_OP_TRIVIAL_AUGMENT:
+    case FL_OP_AUTO_AUGMENT: return FL_OK; /* engine/augment does it */
     }
     return fl_fail(r->err, FL_EARG, "transform %u is of unknown kind %d", place, (int)op->kind);
 }

@@ -36,10 +36,36 @@ typedef enum fl_op_kind {
     FL_OP_RANDOM_RESIZE =
         13, /* the shorter side is drawn from options[0] to below options[1], as whole numbers */
     FL_OP_FORMAT = 14, /* box_format */
-    FL_OP_CORNER_CROP = 15 /* width x height from the corner that right and bottom say; the image holds it */
+    FL_OP_CORNER_CROP = 15, /* width x height from the corner that right and bottom say; the image holds it */
+    /* From here on of the finished image, which keeps its size: engine/augment.h. All with p. */
+    FL_OP_JITTER = 16, /* options: least and most of brightness, contrast, saturation and hue */
+    FL_OP_GREY = 17,
+    FL_OP_SOLARIZE = 18, /* options: threshold */
+    FL_OP_POSTERIZE = 19, /* options: bits, 1 to 8 */
+    FL_OP_INVERT = 20,
+    FL_OP_EQUALIZE = 21,
+    FL_OP_AUTOCONTRAST = 22,
+    FL_OP_SHARPNESS = 23, /* options: factor */
+    FL_OP_GAUSSIAN_BLUR = 24, /* options: weights across and down, odd; least and most sigma */
+    FL_OP_ROTATE = 25, /* options: least and most degrees; fill, warp */
+    /* options: least and most degrees, the shares of width and height that it shifts by, least and most
+     * scale, least and most shear along x and y; fill, warp */
+    FL_OP_AFFINE = 26,
+    FL_OP_PERSPECTIVE = 27, /* options: the share of a half side by which corners move at most; fill, warp */
+    FL_OP_RAND_AUGMENT = 28, /* policy; fill, warp; without p, as those below */
+    FL_OP_TRIVIAL_AUGMENT = 29,
+    FL_OP_AUTO_AUGMENT = 30 /* options: pairs of a kind, a chance and a bin, as engine/augment.c packs them */
 } fl_op_kind;
 
 enum { FL_OPS_MAX = 16, FL_OPTIONS_MAX = 32, FL_STEPS_MAX = 2 * FL_OPS_MAX };
+
+/* The largest magnitudes of an augmentation policy: a slope, pixels or a share of a side, degrees, what is added to
+ * a factor of 1, and bits. */
+typedef struct fl_policy {
+    uint32_t count, bin, bins; /* ops of an image, and their magnitude: bin 0 .. bins - 1, at least 2 */
+    double shear, translate, rotate, blend, posterize;
+    bool shares; /* translate is a share */
+} fl_policy;
 
 typedef struct fl_op {
     fl_op_kind kind;
@@ -50,6 +76,7 @@ typedef struct fl_op {
     bool pad_if_needed;
     bool right, bottom; /* which corner */
     bool exchange; /* a flip that is done exchanges the keypoints of each pair */
+    bool late; /* a flip that comes after a warp */
     uint8_t fill[3];
     uint16_t mask_fill;
     int filter; /* fl_resize_filter */
@@ -60,6 +87,8 @@ typedef struct fl_op {
     double options[FL_OPTIONS_MAX];
     double min_size, min_area;
     fl_box_format box_format;
+    int warp; /* fl_colour_filter */
+    fl_policy policy;
 } fl_op;
 
 typedef struct fl_program {
@@ -88,6 +117,7 @@ typedef struct fl_geometry {
     uint8_t canvas_fill[3], fill[3];
     uint16_t mask_fill; /* what masks show where nothing of theirs is */
     bool hflip, vflip; /* the finished window is mirrored */
+    bool late_hflip, late_vflip; /* and again, after all that engine/augment.h does */
     bool exchanged; /* by an odd number of flips: the keypoints of each pair have changed places */
     uint32_t step_count;
     fl_step steps[FL_STEPS_MAX];

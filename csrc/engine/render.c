@@ -6,6 +6,7 @@
 
 #include "common/buffer.h"
 #include "common/clock.h"
+#include "engine/augment.h"
 #include "jpeg/libjpeg.h"
 #include "resize/axis.h"
 #include "resize/halve.h"
@@ -19,6 +20,7 @@ enum { HALVES = 3 /* from 8/8 to 1/8 */ };
 typedef struct planned {
     fl_geometry g;
     fl_sink sink;
+    fl_box shown; /* what is not padding, in the sink; may be empty */
     int eighths; /* the scale that its geometry allows: NOTE [ render: several views of one image ] */
     fl_box source; /* what it needs of the image; empty: it is all padding */
     fl_rect canvas; /* where padding came before the resize: what it needs of the canvas; else empty */
@@ -34,6 +36,7 @@ struct fl_renderer {
     fl_resize_planes *planes_resizer; /* made for the first image of other than 8-bit RGB */
     fl_buffer halves[HALVES]; /* of the image in work */
     fl_buffer canvas; /* of the part in work, where padding comes before its resize */
+    fl_augmenter augmenter;
     planned parts[FL_PARTS_MAX]; /* of the image in work */
 };
 
@@ -59,6 +62,7 @@ fl_code fl_renderer_create(fl_renderer **out, fl_error *err) {
 
 void fl_renderer_free(fl_renderer *renderer) {
     if (!renderer) return;
+    fl_augment_free(&renderer->augmenter);
     fl_buffer_free(&renderer->canvas);
     for (int i = 0; i < HALVES; i++) fl_buffer_free(&renderer->halves[i]);
     fl_resize_planes_free(renderer->planes_resizer);
@@ -169,7 +173,7 @@ static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3
     else fl_resize_sink_fill(sink, keep, colour);
 }
 
-/* Resolves a part's geometry and fills what its window shows beyond the image. */
+/* Resolves a part's geometry. */
 static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key,
                     fl_boxes *boxes, const fl_target *target, uint32_t row, fl_error *err) {
     fl_geometry *g = &part->g;
@@ -183,13 +187,12 @@ static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t
     part->eighths = 8;
     part->source = (fl_box){0, 0, 0, 0};
     part->canvas = (fl_rect){0, 0, 0, 0};
-    fl_box shown = {0, 0, 0, 0}; /* in the sink */
+    part->shown = (fl_box){0, 0, 0, 0};
     if (g->visible.width && g->visible.height)
-        shown = (fl_box){(uint32_t)(g->visible.x - g->window.x), (uint32_t)(g->visible.y - g->window.y),
-                         (uint32_t)g->visible.width, (uint32_t)g->visible.height};
-    if (shown.width != sink.width || shown.height != sink.height) fill(&part->sink, &shown, g->fill);
-    if (shown.width && g->padded) plan_canvas(part);
-    else if (shown.width) part->source = source_of(g, 8);
+        part->shown = (fl_box){(uint32_t)(g->visible.x - g->window.x), (uint32_t)(g->visible.y - g->window.y),
+                               (uint32_t)g->visible.width, (uint32_t)g->visible.height};
+    if (part->shown.width && g->padded) plan_canvas(part);
+    else if (part->shown.width) part->source = source_of(g, 8);
     return FL_OK;
 }
 
@@ -337,9 +340,9 @@ static fl_code make_canvas(fl_renderer *renderer, const planned *part, const dec
     return FL_OK;
 }
 
-/* Resamples a part's window from what it needs of its canvas, or of the image. */
+/* Resamples a part's window from what it needs of its canvas, or of the image, into a sink. */
 static fl_code resample(fl_renderer *renderer, const planned *part, decoded levels[HALVES + 1],
-                        fl_error *err) {
+                        const fl_sink *sink, fl_error *err) {
     const fl_geometry *g = &part->g;
     fl_view view;
     fl_resize_spec spec = {
@@ -371,8 +374,49 @@ static fl_code resample(fl_renderer *renderer, const planned *part, decoded leve
             spec.window = (fl_box){0, 0, view.width, view.height};
         }
     }
-    if (view.channels) return fl_resize_planes_run(renderer->planes_resizer, &view, &spec, &part->sink, err);
-    return fl_resize(renderer->resizer, &view, &spec, &part->sink, err);
+    if (view.channels) return fl_resize_planes_run(renderer->planes_resizer, &view, &spec, sink, err);
+    return fl_resize(renderer->resizer, &view, &spec, sink, err);
+}
+
+/* Makes a part's window in a sink: padding, and what is resampled. */
+static fl_code draw(fl_renderer *renderer, const planned *part, decoded levels[HALVES + 1],
+                    const fl_sink *sink, fl_error *err) {
+    const fl_box *shown = &part->shown;
+    if (shown->width != sink->width || shown->height != sink->height) fill(sink, shown, part->g.fill);
+    if (!part->source.width && !part->canvas.width) return FL_OK;
+    return resample(renderer, part, levels, sink, err);
+}
+
+/* The same in memory of the augmenter's, as bytes; then its program's ops, then into its row. */
+static fl_code draw_augmented(fl_renderer *renderer, const planned *part, const fl_program *program,
+                              fl_key key, decoded levels[HALVES + 1], fl_error *err) {
+    fl_augmenter *augmenter = &renderer->augmenter;
+    const uint32_t width = part->sink.width, height = part->sink.height;
+    if (part->sink.channels)
+        return fl_fail(err, FL_EUNSUPPORTED, "colours of an image of %u channels", part->sink.channels);
+    fl_code code = fl_augment_begin(augmenter, width, height, err);
+    if (code) return code;
+    const fl_sink bytes = {.data = augmenter->image.bytes,
+                           .width = width,
+                           .height = height,
+                           .dtype = FL_U8,
+                           .layout = FL_HWC,
+                           .hflip = part->sink.hflip,
+                           .vflip = part->sink.vflip};
+    code = draw(renderer, part, levels, &bytes, err);
+    if (!code) code = fl_augment_run(augmenter, program, key, width, height, err);
+    if (code) return code;
+    const fl_view view = {
+        .pixels = augmenter->image.bytes, .stride = (size_t)width * 3, .width = width, .height = height};
+    const fl_resize_spec copy = {.width = width,
+                                 .height = height,
+                                 .out_width = width,
+                                 .out_height = height,
+                                 .window = {0, 0, width, height},
+                                 .antialias = true};
+    fl_sink row = part->sink;
+    row.hflip = part->g.late_hflip, row.vflip = part->g.late_vflip;
+    return fl_resize(renderer->resizer, &view, &copy, &row, err);
 }
 
 fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, fl_key key, fl_boxes *boxes,
@@ -391,9 +435,12 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
     else code = decode(renderer, count, &levels[0], report, err);
     int64_t start = fl_clock_ns();
     if (!code) report->resize_at = start;
-    for (uint32_t i = 0; i < count && !code; i++)
-        if (renderer->parts[i].source.width || renderer->parts[i].canvas.width)
-            code = resample(renderer, &renderer->parts[i], levels, err);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        const planned *part = &renderer->parts[i];
+        code = fl_augment_needed(&parts[i].program)
+                   ? draw_augmented(renderer, part, &parts[i].program, key, levels, err)
+                   : draw(renderer, part, levels, &part->sink, err);
+    }
     report->resize_ns = (uint64_t)(fl_clock_ns() - start);
     return code;
 }

@@ -76,6 +76,25 @@ cdef extern from "engine/geometry.h" nogil:
         FL_OP_LETTERBOX
         FL_OP_RANDOM_RESIZE
         FL_OP_FORMAT
+        FL_OP_JITTER
+        FL_OP_GREY
+        FL_OP_SOLARIZE
+        FL_OP_POSTERIZE
+        FL_OP_INVERT
+        FL_OP_EQUALIZE
+        FL_OP_AUTOCONTRAST
+        FL_OP_SHARPNESS
+        FL_OP_GAUSSIAN_BLUR
+        FL_OP_ROTATE
+        FL_OP_AFFINE
+        FL_OP_PERSPECTIVE
+        FL_OP_RAND_AUGMENT
+        FL_OP_TRIVIAL_AUGMENT
+        FL_OP_AUTO_AUGMENT
+    ctypedef struct fl_policy:
+        uint32_t count, bin, bins
+        double shear, translate, rotate, blend, posterize
+        bint shares
     ctypedef struct fl_op:
         fl_op_kind kind
         uint16_t stream
@@ -84,7 +103,7 @@ cdef extern from "engine/geometry.h" nogil:
         double ratio[2]
         double p
         uint32_t padding[4]
-        bint pad_if_needed, right, bottom, exchange
+        bint pad_if_needed, right, bottom, exchange, late
         uint8_t fill[3]
         uint16_t mask_fill
         int filter
@@ -93,6 +112,8 @@ cdef extern from "engine/geometry.h" nogil:
         double options[32]
         double min_size, min_area
         fl_box_format box_format
+        int warp
+        fl_policy policy
     ctypedef struct fl_program:
         uint32_t count
         fl_op ops[16]

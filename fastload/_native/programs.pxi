@@ -2,10 +2,12 @@
 
 from fastload._native.c_common cimport fl_code, fl_error, fl_key
 from fastload._native.c_engine cimport (
-    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP,
-    FL_OP_FORMAT, FL_OP_HFLIP, FL_OP_IOU_CROP,
-    FL_OP_LETTERBOX, FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE, FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_SANITIZE,
-    FL_OP_SCALE_JITTER, FL_OP_SHORTEST_SIZE, FL_OP_VFLIP,
+    fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_AFFINE, FL_OP_AUTO_AUGMENT,
+    FL_OP_AUTOCONTRAST, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP, FL_OP_EQUALIZE, FL_OP_FORMAT,
+    FL_OP_GAUSSIAN_BLUR, FL_OP_GREY, FL_OP_HFLIP, FL_OP_INVERT, FL_OP_IOU_CROP, FL_OP_JITTER,
+    FL_OP_LETTERBOX, FL_OP_PERSPECTIVE, FL_OP_POSTERIZE, FL_OP_RAND_AUGMENT, FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE,
+    FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_ROTATE, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHARPNESS,
+    FL_OP_SHORTEST_SIZE, FL_OP_SOLARIZE, FL_OP_TRIVIAL_AUGMENT, FL_OP_VFLIP,
     FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_room,
     fl_source, fl_worker,
     fl_worker_create, fl_worker_free,
@@ -44,6 +46,21 @@ _OP_KINDS = {
     "letterbox": FL_OP_LETTERBOX,
     "random_resize": FL_OP_RANDOM_RESIZE,
     "format": FL_OP_FORMAT,
+    "jitter": FL_OP_JITTER,
+    "grey": FL_OP_GREY,
+    "solarize": FL_OP_SOLARIZE,
+    "posterize": FL_OP_POSTERIZE,
+    "invert": FL_OP_INVERT,
+    "equalize": FL_OP_EQUALIZE,
+    "autocontrast": FL_OP_AUTOCONTRAST,
+    "sharpness": FL_OP_SHARPNESS,
+    "gaussian_blur": FL_OP_GAUSSIAN_BLUR,
+    "rotate": FL_OP_ROTATE,
+    "affine": FL_OP_AFFINE,
+    "perspective": FL_OP_PERSPECTIVE,
+    "rand_augment": FL_OP_RAND_AUGMENT,
+    "trivial_augment": FL_OP_TRIVIAL_AUGMENT,
+    "auto_augment": FL_OP_AUTO_AUGMENT,
 }
 
 
@@ -101,10 +118,19 @@ cdef class Program:
         out.right = op.get("right", False)
         out.bottom = op.get("bottom", False)
         out.exchange = op.get("exchange", False)
+        out.late = op.get("late", False)
         out.filter = _FILTERS[op.get("filter", "bilinear")]
         out.antialias = op.get("antialias", True)
         out.dct_scale = op.get("dct_scale", True)
         out.strict = op.get("strict", False)
+        out.warp = _WARP_FILTERS[op.get("warp", "nearest")]
+        policy = op.get("policy")
+        if policy is not None:
+            scales = policy.scales
+            out.policy.count, out.policy.bin, out.policy.bins = policy.count, policy.bin, policy.bins
+            out.policy.shear, out.policy.translate = scales.shear, scales.translate
+            out.policy.rotate, out.policy.blend = scales.rotate, scales.blend
+            out.policy.posterize, out.policy.shares = scales.posterize, scales.translate_share
         return 0
 
     def size(self, uint32_t width, uint32_t height, seed=0, epoch=0, index=0):

@@ -1,10 +1,5 @@
-"""Policies that choose ops per sample: RandAugment, TrivialAugmentWide and AutoAugment, by torchvision's
-tables.
-
-Sources: Cubuk et al., "RandAugment" (arXiv:1909.13719); Müller and Hutter, "TrivialAugment"
-(arXiv:2103.10158); Cubuk et al., "AutoAugment" (arXiv:1805.09501), whose policies were found by search.
-Spaces, ranges, 31 and 10 bins and signs are those of torchvision.transforms.v2 0.28, which
-tests/augment/test_policies.py holds them to. Kornia's policies choose once per batch.
+"""Policies that choose ops per sample: RandAugment, TrivialAugmentWide and AutoAugment, by the tables of
+fastload.transforms.policies. Kornia's policies choose once per batch.
 """
 
 from __future__ import annotations
@@ -21,48 +16,12 @@ from fastload.augment.philox import Doubles, Draw, Ints
 from fastload.augment.space import affine_step, inverse_matrices
 from fastload.augment.specs import Op, colour, fail, interpolation_mode, keep
 from fastload.augment.steps import Frame, Step
+from fastload.transforms.policies import AUTOAUGMENT_BINS, NARROW, OPS, WIDE, Scales, policy_pairs
 
-OPS = (
-    "Identity",
-    "ShearX",
-    "ShearY",
-    "TranslateX",
-    "TranslateY",
-    "Rotate",
-    "Brightness",
-    "Color",
-    "Contrast",
-    "Sharpness",
-    "Posterize",
-    "Solarize",
-    "AutoContrast",
-    "Equalize",
-    "Invert",
-)
-"""By number; the first 14 are the space of RandAugment and TrivialAugmentWide, in torchvision's order."""
 _ID = {name: number for number, name in enumerate(OPS)}
 SPACE = 14
 SIGNED = np.array([1 <= number <= 9 for number in range(len(OPS))])
 """Ops whose magnitude is negative half of the time."""
-
-
-@dataclass(frozen=True)
-class Scales:
-    """The largest magnitudes of a policy. Shear is a slope, translate pixels or a share, rotate degrees,
-    blends add to a factor of 1."""
-
-    shear: float
-    translate: float
-    rotate: float
-    blend: float
-    posterize: float
-    translate_share: bool
-
-
-NARROW = Scales(
-    shear=0.3, translate=150.0 / 331.0, rotate=30.0, blend=0.9, posterize=4.0, translate_share=True
-)
-WIDE = Scales(shear=0.99, translate=32.0, rotate=135.0, blend=0.99, posterize=6.0, translate_share=False)
 
 
 _MOVES = np.array([name in ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate") for name in OPS])
@@ -226,43 +185,12 @@ def _signed(kinds: Ints, values: npt.NDArray[np.float32], negative: Ints) -> Dou
     return np.where(SIGNED[kinds] & (negative == 1), -values, values).astype(np.float64)
 
 
-AUTOAUGMENT_BINS = 10
-# One line per sub-policy: op, probability, bin (- for ops without a magnitude), twice.
-_IMAGENET = """
-Posterize 0.4 8     Rotate 0.6 9
-Solarize 0.6 5      AutoContrast 0.6 -
-Equalize 0.8 -      Equalize 0.6 -
-Posterize 0.6 7     Posterize 0.6 6
-Equalize 0.4 -      Solarize 0.2 4
-Equalize 0.4 -      Rotate 0.8 8
-Solarize 0.6 3      Equalize 0.6 -
-Posterize 0.8 5     Equalize 1.0 -
-Rotate 0.2 3        Solarize 0.6 8
-Equalize 0.6 -      Posterize 0.4 6
-Rotate 0.8 8        Color 0.4 0
-Rotate 0.4 9        Equalize 0.6 -
-Equalize 0.0 -      Equalize 0.8 -
-Invert 0.6 -        Equalize 1.0 -
-Color 0.6 4         Contrast 1.0 8
-Rotate 0.8 8        Color 1.0 2
-Color 0.8 8         Solarize 0.8 7
-Sharpness 0.4 7     Invert 0.6 -
-ShearX 0.6 5        Equalize 1.0 -
-Color 0.4 0         Equalize 0.6 -
-Equalize 0.4 -      Solarize 0.2 4
-Solarize 0.6 5      AutoContrast 0.6 -
-Invert 0.6 -        Equalize 1.0 -
-Color 0.6 4         Contrast 1.0 8
-Equalize 0.8 -      Equalize 0.6 -
-"""
-
-
 def sub_policies(name: str) -> tuple[Ints, Doubles, Ints]:
-    """Kinds, probabilities and bins of a policy's 25 pairs; each of shape (25, 2)."""
-    words = [line.split() for line in {"imagenet": _IMAGENET}[name].strip().splitlines()]
-    kinds = np.array([[_ID[w[0]], _ID[w[3]]] for w in words])
-    bins = np.array([[0 if b == "-" else int(b) for b in (w[2], w[5])] for w in words])
-    return kinds, np.array([[float(w[1]), float(w[4])] for w in words]), bins
+    """Kinds, probabilities and bins of a policy's pairs; each of shape (25, 2)."""
+    pairs = policy_pairs(name)
+    kinds = np.array([[_ID[op.kind] for op in pair] for pair in pairs])
+    bins = np.array([[op.bin for op in pair] for pair in pairs])
+    return kinds, np.array([[op.p for op in pair] for pair in pairs]), bins
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ A Philox key is (seed, epoch, index, stream). Two uses of one stream would draw 
 has a stream of its own:
   0 ...            the native transforms, by their position in the transform; in view k of several (from 0) k
   * VIEW_STREAMS further OP_STREAM ...      the ops of AugmentBatch, counted over all batch transforms of a
-    loader
+    loader, and before them the native steps that stand for such ops
   MIX_STREAM ...     MixUp, CutMix and the choice between them, and the batch seeds of Seeded: draws for a
   whole batch OCCURRENCE_STREAM  the seeds of samples that came before in their pass
   INTERLEAVING_STREAM  the key of a mixture's order of sources in one epoch

@@ -91,7 +91,8 @@ def native_view(view: NativeView, device: bool, missing: frozenset[str]) -> Nati
         and all(each.images.only_rgb for each in view.datasets)
     ):
         moved = tuple(each.snapshot(device=True) for each in view.datasets)
-        if not any(each.plan.device_ops & missing for each in moved):
+        alike = len({each.plan.values for each in moved}) == 1
+        if alike and not any(each.plan.device_ops & missing for each in moved):
             view = replace(view, datasets=moved)
     if not all(each.plan.native for each in view.datasets):
         return None

@@ -54,9 +54,18 @@ class NativeSource(TransformedDataset):
     positions: npt.NDArray[np.int64] | None = None
     _has_boxes = False  # True if the engine has the boxes of each sample
     _is_whole = False  # True if Python steps get whole samples
+    _unaugmented = ""  # why native threads do not change its finished images; "" if they do
+    _unwarped = ""  # why they do not move their pixels; "" if they do
 
     def _compiled(self, transform: object) -> Plan:
-        return compile_plan(transform, device=self._leaves, boxes=self._has_boxes, whole=self._is_whole)
+        return compile_plan(
+            transform,
+            device=self._leaves,
+            boxes=self._has_boxes,
+            whole=self._is_whole,
+            unaugmented=self._unaugmented,
+            unwarped=self._unwarped,
+        )
 
     @abstractmethod
     def __len__(self) -> int: ...

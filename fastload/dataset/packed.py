@@ -237,6 +237,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         self._form = None if self._form is None else opened.own_form(self._form)
         self._has_boxes = opened.has_boxes
         self._is_whole = self.image_field in self.fields and not opened.in_image.isdisjoint(self.fields)
+        self._unaugmented, self._unwarped = _not_rgb(opened, self.fields), _not_alone(opened, self.fields)
         super().__init__(transform)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -500,6 +501,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         form.check(opened.form, self.path)
         out._form, out._images, out._source = opened.own_form(form), None, None
         out._is_whole = out.image_field in out.fields and not opened.in_image.isdisjoint(out.fields)
+        out._unaugmented, out._unwarped = _not_rgb(opened, out.fields), _not_alone(opened, out.fields)
         out.transform = transform
         return out
 
@@ -678,6 +680,22 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             )
         except SampleError as error:
             raise self.sample_error(index, error.reason or str(error)) from None
+
+
+def _not_rgb(opened: OpenedDataset, names: Sequence[str]) -> str:
+    """The reason why native threads do not change finished images, as a clause: one of them is not 8-bit
+    RGB; "" where all are."""
+    fields = [field for field in opened.reader.schema if field.handler.is_image]
+    mine = [field for field in fields if field.name in (opened.image_name, *names)]
+    other = next((field.name for field in mine if field.is_planes), "")
+    return f"natively it changes 8-bit RGB, and {other!r} is other" if other else ""
+
+
+def _not_alone(opened: OpenedDataset, names: Sequence[str]) -> str:
+    """The reason why they do not move pixels: a delivered field lies in the image; "" where none does."""
+    moved = (name for name in names if name in opened.in_image)
+    found = next((name for name in moved if not opened.handlers[name].is_image), "")
+    return f"{found!r} would have to go with it" if found else ""
 
 
 _FOR_USERS = frozenset(

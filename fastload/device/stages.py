@@ -11,7 +11,8 @@ native threads.
 NOTE [ stages: one list, one numbering ]
 The ops of all AugmentBatch objects of a loader, made from the plan or given by the user, are numbered on
 through the whole list of stages. So equal ops at two places draw different numbers, and the draws of a sample
-do not depend on how the list is split into calls.
+do not depend on how the list is split into calls. Steps that native threads do in place of such ops have the
+first numbers.
 
 NOTE [ batch stages: which thread ]
 A stage with the keyword-only parameters `seed`, `epoch` and `indices` (fastload.augment's AugmentBatch,
@@ -71,13 +72,15 @@ class BatchStage:
     view: int | None = None
 
 
-def numbered(stages: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any]) -> list[BatchStage]:
+def numbered(
+    stages: Sequence[BatchStage], augment: Callable[[Sequence[DeviceOp]], Any], first: int = 0
+) -> list[BatchStage]:
     """The stages with their callables, whose ops are numbered; `augment` makes an AugmentBatch of a plan's
-    ops.
+    ops, and `first` is the number of ops that native threads do.
 
     See NOTE [ stages: one list, one numbering ].
     """
-    out, first = [], 0
+    out = []
     for stage in stages:
         call = augment(stage.ops) if stage.ops else stage.call
         if has_numbers(call):

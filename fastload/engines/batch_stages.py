@@ -51,9 +51,10 @@ class BatchStages:
             *asked,
             form,
             settings.by_default_collate,
+            native_ops(data),
         )
         if self._made_from != made_from:
-            stages = numbered(_join_ops(stages_of(settings, data)), _augment)
+            stages = numbered(_join_ops(stages_of(settings, data)), _augment, native_ops(data))
             self._made_from, self._calls = made_from, _stage_calls(stages)
         return self._calls
 
@@ -61,8 +62,14 @@ class BatchStages:
 def explained_stages(settings: Settings, data: NativeData | None) -> list[tuple[BatchStage, StageCall]]:
     """The batch stages for explain(): one stage for each op, even where the loop runs several ops in one
     call."""
-    stages = one_by_one(numbered(stages_of(settings, data), _augment))
+    stages = one_by_one(numbered(stages_of(settings, data), _augment, native_ops(data)))
     return list(zip(stages, _stage_calls(stages), strict=True))
+
+
+def native_ops(data: NativeData | None) -> int:
+    """Number of ops on batches that native steps of the transform stand for."""
+    view = None if data is None else data.native or data.view
+    return 0 if view is None else max(each.plan.augmented for each in view.datasets)
 
 
 def stages_of(settings: Settings, data: NativeData | None) -> list[BatchStage]:

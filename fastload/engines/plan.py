@@ -465,7 +465,8 @@ def _why(settings: Settings, data: NativeData | None) -> str:
         count = sum(len(each) if each.positions is None else len(each.positions) for each in datasets)
         return f"native, on {count:,} {datasets[0].noun} in place: nothing is packed, nothing is written"
     if data.native is not None:
-        left = " but for what the device does" if data.native.datasets[0].plan.device else ""
+        first = data.native.datasets[0]
+        left = " but for what the device does" if first.plan.device else _not_moved(settings, first)
         return f"the dataset is packed and its transform is native{left}"
     for dataset in data.view.datasets:
         if not dataset.plan.native:
@@ -482,7 +483,7 @@ def _why(settings: Settings, data: NativeData | None) -> str:
 
 
 def _not_moved(settings: Settings, dataset: NativeSource) -> str:
-    """The reason why the Python steps are not left to the device, if they could be."""
+    """The reason why steps are not left to the device, if they could be."""
     if not dataset.plan.movable or settings.device is None:
         return ""
     lacking = sorted(dataset.snapshot(device=True).plan.device_ops & _missing_ops())
@@ -490,6 +491,6 @@ def _not_moved(settings: Settings, dataset: NativeSource) -> str:
         f"{lacking[0]} needs Kornia, which is not installed: {pip_install('augment')}" if lacking else ""
     )
     return (
-        "; the device could do that part, but "
+        "; the device could do a part of it, but "
         f"{why_not_device(settings) or missing or 'the packed datasets differ in it'}"
     )

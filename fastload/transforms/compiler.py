@@ -6,16 +6,16 @@ Steps for whole batches are torchvision's transforms as ops of fastload.augment,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeGuard
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from fastload import transforms as T
-from fastload._native import core
-from fastload.common.rng import VIEW_STREAMS
+from fastload.common.rng import OP_STREAM, VIEW_STREAMS
 from fastload.errors import TransformError
 from fastload.transforms.library import Known, NativeStep, Place, plain
-from fastload.transforms.ops import CornerCrop, colour, keypoint_pairs, padding_sides, size_pair
+from fastload.transforms.native_part import NativePart
+from fastload.transforms.ops import CornerCrop, size_pair
 from fastload.transforms.spec import DeviceOp, ImageForm, Plan, Stage, ViewSteps, Where
 from fastload.transforms.steps import (
     class_mistake,
@@ -28,11 +28,37 @@ from fastload.transforms.steps import (
     replaced,
 )
 
+_FLOATS = ("ToFloat", "Normalize")
 _PASSES = "lets a Pillow image pass, as torchvision's: put v2.ToImage() before it to convert"
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Properties of the samples that planning depends on, and the places where steps may run.
+
+    Attributes:
+        device: True if ops on batches may be left to the device; see Plan.device.
+        boxes: True if the engine is given the boxes of each sample.
+        whole: True if Python steps get whole samples, in which no image is Pillow's.
+        unaugmented: reason why native threads do not change finished images; "" if they do.
+        unwarped: reason why they do not move their pixels; "" if they do.
+    """
+
+    device: bool = False
+    boxes: bool = False
+    whole: bool = False
+    unaugmented: str = ""
+    unwarped: str = ""
+
+
 def compile_plan(
-    transform: object, *, device: bool = False, boxes: bool = False, whole: bool = False
+    transform: object,
+    *,
+    device: bool = False,
+    boxes: bool = False,
+    whole: bool = False,
+    unaugmented: str = "",
+    unwarped: str = "",
 ) -> Plan:
     """Plans a transform: None, one transform, a list or tuple, torchvision's Compose (v1 or v2), or a nested
     mixture.
@@ -50,18 +76,19 @@ def compile_plan(
     5. torchvision's FiveCrop and TenCrop make views, too; what comes after them draws once for all. Where
        that is not all native, they are Python's as any other step.
     6. Steps that need boxes are native only where the engine has the sample's boxes.
+    7. Steps that change the finished image are native after all crops and resizes, and only where nothing is
+       left to a device. They draw what the device would: NOTE [ augment: one set of draws, two places ].
 
     Args:
         transform: the list.
-        device: True if ops on batches may be left to the device; see Plan.device.
-        boxes: True if the engine is given the boxes of each sample.
-        whole: True if Python steps get whole samples, in which no image is Pillow's.
+        device, boxes, whole, unaugmented, unwarped: see Samples.
 
     Raises:
         TransformError: fastload's own transforms in an order that has no native meaning; the message says
             what to change.
     """
     steps = flatten(transform)
+    samples = Samples(device, boxes, whole, unaugmented, unwarped)
     for step in steps:
         if mistake := class_mistake(step):
             raise TransformError(mistake)
@@ -70,16 +97,16 @@ def compile_plan(
                 f"{step!r} is not the last step: put what follows it into each of its entries"
             )
     entries = entries_of(steps[-1]) if steps else None
-    views = None if entries is None else _compile_views(steps, entries, device, whole)
+    views = None if entries is None else _compile_views(steps, entries, replace(samples, boxes=False))
     if views is None:
-        views = _compile_crops(steps, device, whole)
-    return _compile(steps, range(1, len(steps) + 1), device, boxes, whole) if views is None else views
+        views = _compile_crops(steps, replace(samples, boxes=False))
+    return _compile(steps, range(1, len(steps) + 1), samples) if views is None else views
 
 
-def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | None:
+def _compile_crops(steps: Sequence[Any], samples: Samples) -> Plan | None:
     """The plan of a list with FiveCrop or TenCrop; None where there is none, or not all of it is native."""
     # Decided by the list as it was given: the crops are fastload's.
-    is_tensor = whole or not _are_for_pillow(steps, steps)
+    samples = replace(samples, whole=samples.whole or not _are_for_pillow(steps, steps))
     for place, step in enumerate(steps):
         found = known(step)
         crops = _crops_of(found) if found else None
@@ -91,15 +118,16 @@ def _compile_crops(steps: Sequence[Any], device: bool, whole: bool) -> Plan | No
         views = []
         for crop in crops:
             streams = [*range(1, place + 1), *[place + 1] * len(crop), *range(place + 2, len(steps) + 1)]
-            view = _compile([*before, *crop, *after], streams, device, whole=is_tensor)
+            view = _compile([*before, *crop, *after], streams, samples)
             if not view.native or view.device:
                 return None
             views.append(view)
-        return _joined(views, place)
+        # No op on batches takes several images.
+        return replace(_joined(views, place), movable=False, augmented=views[0].augmented)
     return None
 
 
-def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, whole: bool) -> Plan | None:
+def _compile_views(steps: Sequence[Any], entries: Sequence[Any], samples: Samples) -> Plan | None:
     """The plan of a list that ends in several views of the image: each of them is planned as the list with
     its entry at the end.
 
@@ -111,7 +139,8 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, w
         callable that it is.
     """
     before, step = list(steps[:-1]), steps[-1]
-    stages = _compile(before, range(1, len(steps)), device, whole=whole).stages
+    alike = replace(samples, unaugmented=samples.unaugmented or "it comes before several views")
+    stages = _compile(before, range(1, len(steps)), alike).stages
     late = next((stage for stage in stages if stage.where not in ("native", "nothing")), None)
     if late is not None:
         if not isinstance(step, T.Views):
@@ -132,8 +161,8 @@ def _compile_views(steps: Sequence[Any], entries: Sequence[Any], device: bool, w
             view = _compile(
                 each,
                 [*range(1, len(steps)), *range(own + len(steps), own + len(each) + 1)],
-                device,
-                whole=whole,
+                samples,
+                sum(view.augmented for view in views),
             )
         except TransformError as error:
             raise TransformError(f"view {number + 1}: {error}") from None
@@ -174,7 +203,7 @@ def _takes_several(step: object) -> bool:
 
 def _ends_in_floats(plan: Plan) -> bool:
     """Returns True if the native part, or an op that is left to the device, makes floats."""
-    return plan.to_float or any(op.name in ("ToFloat", "Normalize") for op in plan.device)
+    return plan.to_float or any(op.name in _FLOATS for op in plan.device)
 
 
 def _joined(views: Sequence[Plan], before: int) -> Plan:
@@ -199,32 +228,64 @@ def _joined(views: Sequence[Plan], before: int) -> Plan:
         fixed_sizes=sizes if len(sizes) == len(views) else None,
         drawn_size=any(view.drawn_size for view in views),
         random=any(view.random for view in views),
-        movable=runs and all(view.movable or view.native for view in views),
+        movable=any(view.movable for view in views)
+        and all(view.movable or (view.native and not view.augmented) for view in views),
+        augmented=sum(view.augmented for view in views),
         stages=(*views[0].stages[:before], *(stage for view in views for stage in view.stages[before:])),
         views=tuple(views),
     )
 
 
-def _compile(
-    steps: Sequence[Any], streams: Sequence[int], device: bool, boxes: bool = False, whole: bool = False
-) -> Plan:
-    """Plans a list that makes one image of an image; `streams`: the random stream of each step."""
-    is_tensor = whole or not _are_for_pillow(steps, steps)
-    part = NativePart(is_tensor=is_tensor, boxes=boxes)
+def _compile(steps: Sequence[Any], streams: Sequence[int], samples: Samples, ops_before: int = 0) -> Plan:
+    """Plans a list that makes one image of an image.
+
+    Args:
+        steps: the list.
+        streams: the random stream of each step.
+        samples: see Samples.
+        ops_before: number of ops on batches that come before its own.
+    """
+    is_tensor = samples.whole or not _are_for_pillow(steps, steps)
+    part = NativePart(
+        is_tensor=is_tensor,
+        boxes=samples.boxes,
+        unaugmented="it is left to the device" if samples.device else samples.unaugmented,
+        unwarped=samples.unwarped,
+        first_op=OP_STREAM + ops_before,
+    )
     stages, floats, reason = _take_all(steps, streams, part)
     done = len(stages)
     rest, first = steps[done:], done + 1
-    ops = device_part(rest, first, part.form, is_tensor)
-    if device and isinstance(ops, tuple):
+    # What a device would have: from the first step on that it does and native threads do, or not they.
+    begin, form = part.augmented_from or (first, part.form)
+    ops = device_part(steps[begin - 1 :], begin, form, is_tensor)
+    if samples.device and isinstance(ops, tuple):
         stages += _device_stages(rest, first, ops)
         return _plan(part, stages, floats, device=ops)
+    if samples.device:
+        return _compile(steps, streams, replace(samples, device=False), ops_before)
     for step in rest:
         _check_python(step, rest[0])
-    stages += _python_stages(rest, first, reason, ops if isinstance(ops, int) else None)
+    stages += _python_stages(steps, first, reason, ops if isinstance(ops, int) else None)
     pillow = bool(rest) and part.form == "image" and _are_for_pillow(steps, rest)
+    moves = bool(ops) and isinstance(ops, tuple)
     return _plan(
-        part, stages, floats, python=tuple(rest), pillow=pillow, movable=bool(ops) and isinstance(ops, tuple)
+        part,
+        stages,
+        floats,
+        python=tuple(rest),
+        pillow=pillow,
+        movable=moves,
+        augmented=_count_of(part, ops),
     )
+
+
+def _count_of(part: NativePart, ops: tuple[DeviceOp, ...] | int) -> int:
+    """Number of ops on batches that native steps stand for, with those after them that a device would
+    have."""
+    if part.augmented_from is None:
+        return 0
+    return part.augmented if isinstance(ops, int) else sum(op.name not in _FLOATS for op in ops)
 
 
 def _take_all(
@@ -238,7 +299,7 @@ def _take_all(
         before = part.to_float, part.mean
         try:
             made = native_step(step, part)
-            part.take(made, stream)
+            part.take(made, stream, position)
         except TransformError as reason:
             if isinstance(step, T.Transform):
                 raise
@@ -306,11 +367,12 @@ def _are_for_pillow(steps: Sequence[Any], rest: Sequence[Any]) -> bool:
     )
 
 
-def _python_stages(rest: Sequence[Any], first: int, reason: str, blocks: int | None) -> list[Stage]:
-    """reason: why the native part has not the first; blocks: which position the device does not do, None
-    where it would do all."""
+def _python_stages(steps: Sequence[Any], first: int, reason: str, blocks: int | None) -> list[Stage]:
+    """first: position of the first step that is Python's; reason: why the native part has it not; blocks:
+    which position the device does not do, None where it would do all."""
     stages = []
-    blocker = None if blocks is None else f"{label(rest[blocks - first], brief=True)} at position {blocks}"
+    blocker = None if blocks is None else f"{label(steps[blocks - 1], brief=True)} at position {blocks}"
+    rest = steps[first - 1 :]
     for position, step in enumerate(rest, first):
         if position == first:
             why = f"{label(step, brief=True)} at position {first} is Python"
@@ -392,7 +454,7 @@ def _batch_ops(step: object, position: int, values: NativePart) -> list[DeviceOp
         raise TransformError("unknown")
     before = values.to_float, values.mean
     geometry = len(values.ops)
-    values.take(native_step(step, values), position)
+    values.take(native_step(step, values), position, position)
     if len(values.ops) > geometry:
         return [_geometry(step, position, values)]
     if (values.to_float, values.mean) == before:
@@ -417,7 +479,8 @@ def native_step(step: object, part: NativePart) -> NativeStep:
         raise TransformError(replaced(step))
     if found.row.native is None:
         raise TransformError("the decoder does not do it")
-    made = found.row.native(found, Place(part.form, part.is_tensor, default_dtype()))
+    place = Place(part.form, part.is_tensor, default_dtype(), part.unaugmented, part.unwarped)
+    made = found.row.native(found, place)
     is_tv = found.name == "ToImage"
     if not found.v2 or is_tv or found.name == "ToPureTensor":
         return replace(made, values={**made.values, "is_tv": is_tv})
@@ -442,253 +505,3 @@ def _geometry(step: object, position: int, values: NativePart) -> DeviceOp:
 
 def _batch_op(name: str, position: int, arguments: Mapping[str, Any]) -> DeviceOp:
     return DeviceOp(name, tuple(sorted((key, plain(value)) for key, value in arguments.items())), position)
-
-
-_FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
-_RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)
-_OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, CornerCrop, T.RandomCrop, T.Letterbox)
-_OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.RandomZoomOut, T.RandomIoUCrop)
-_RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE)
-_ON_BOXES = (T.SanitizeBoundingBoxes, T.ConvertBoundingBoxFormat)
-_OF_BOXES = (T.RandomIoUCrop, T.SanitizeBoundingBoxes)
-MOST_OPS = 16
-"""Most ops of one program: FL_OPS_MAX."""
-MOST_OPTIONS = 32
-"""Most options of one transform: FL_OPTIONS_MAX."""
-
-
-class NativePart:
-    """The native part of a plan under construction: geometry and values of the steps so far.
-
-    1. add() takes a step whole or raises and is as before.
-    2. Values (ToFloat, Normalize) are written after all geometry; a crop or flip added after them must be one
-       that commutes with them.
-
-    Attributes:
-        form: form of the images after the steps so far.
-        is_tv: True if they are torchvision's tv_tensors.Image.
-        is_tensor: True if "image" is a tensor for steps in Python, too, and never Pillow's.
-        size: (height, width) of every sample after the steps so far, or None if it depends on the sample.
-        drawn_size: True if the size depends on the random draws.
-        boxed_size: True if the size depends on the sample's boxes. Then only its bound is known before the
-            sample is made.
-        fill: the colour of the padding since the resize, or None if no step may have padded.
-        mask_fill: the label of all padding of masks, or None.
-        mask_dtype: dtype to which masks are converted, a name of torch's dtypes; "": they stay as they are.
-        box_format: format to which boxes are converted; "": they stay as they are.
-        colour: the last fill that is not grey, or None.
-        of_boxes: positions of the steps that need the sample's boxes.
-        keypoint_pairs: the argument of the flips that exchange keypoints; None: no flip exchanges any.
-        keeping_flips: positions of the flips that exchange no keypoints.
-
-    Args:
-        is_tensor: see Attributes.
-        boxes: True if the engine has the sample's boxes.
-    """
-
-    def __init__(self, *, is_tensor: bool = False, boxes: bool = False) -> None:
-        self.is_tensor = is_tensor
-        self._boxes = boxes
-        self.form: ImageForm = "image"
-        self.is_tv = False
-        self.ops: list[dict[str, Any]] = []
-        self.to_float = self.reciprocal = self.random = False
-        self.mean: tuple[float, ...] | None = None
-        self.std: tuple[float, ...] | None = None
-        self.size: tuple[int, int] | None = None
-        self.fill: tuple[int, ...] | None = None
-        self.mask_fill: int | None = None
-        self.colour: tuple[int, ...] | None = None
-        self.mask_dtype = self.box_format = ""
-        self.drawn_size = self.boxed_size = False
-        self.of_boxes: list[int] = []
-        self.keypoint_pairs: str | tuple[tuple[int, int], ...] | None = None
-        self.keeping_flips: list[int] = []
-        self._resized = False
-
-    def take(self, made: NativeStep, stream: int) -> None:
-        """Takes a library's step; raises as add() does."""
-        if made.step is not None:
-            self.add(made.step, stream, commutes=made.commutes, strict=made.strict)
-        for name, value in made.values.items():
-            setattr(self, name, value)
-
-    def program(self) -> core.Program:
-        """The geometry, compiled."""
-        return core.Program(self.ops)
-
-    def add(self, step: T.Transform, stream: int, *, commutes: bool = False, strict: bool = False) -> None:
-        """Takes a step; `stream` is its random stream, `commutes` says that as a crop it may be done before
-        what made floats, and `strict` that an image which a resize leaves no row or column of is an error.
-
-        Raises:
-            TransformError: it has no native meaning at this place.
-        """
-        if isinstance(step, T.ToFloat | T.Normalize):
-            self._add_values(step)
-            return
-        flips = isinstance(step, _FLIPS)
-        if self.to_float and not flips and not commutes and not isinstance(step, _ON_BOXES):
-            raise TransformError(f"{step!r} after ToFloat or Normalize: put crops and resizes first")
-        self._check_padding(step)
-        if len(self.ops) == MOST_OPS:
-            raise TransformError(
-                f"{step!r} is one too many: a list has at most {MOST_OPS} crops, resizes and flips"
-            )
-        if isinstance(step, _OF_BOXES) and not self._boxes:
-            raise TransformError(
-                f"{type(step).__name__} needs the boxes of the sample, which the decoder does not have here"
-            )
-        resizes = isinstance(step, _RESIZES)
-        if resizes and self._resized:
-            raise TransformError(f"{step!r} is a second resize: one image is resampled once")
-        op = _program_op(step, stream) | ({"strict": True} if strict else {})
-        pairs = keypoint_pairs(step.keypoint_pairs, type(step).__name__) if isinstance(step, _FLIPS) else None
-        if pairs is not None:
-            if self.keypoint_pairs not in (None, pairs):
-                raise TransformError(
-                    f"{step!r} exchanges other keypoints than a flip before it: give both the same "
-                    "keypoint_pairs"
-                )
-            self.keypoint_pairs, op["exchange"] = pairs, True
-        fill, mask_fill = self._fills_after(step, None if resizes else self.fill)
-        if "fill" in op and fill is not None:
-            op["fill"] = fill
-        self.fill, self.mask_fill = fill, mask_fill
-        if len(set(op.get("fill", ()))) > 1:
-            self.colour = op["fill"]
-        self._resized |= resizes
-        self.random |= isinstance(step, _RANDOM)
-        if isinstance(step, _FLIPS) and pairs is None:
-            self.keeping_flips.append(stream)
-        if isinstance(step, _OF_BOXES):
-            self.of_boxes.append(stream)
-        if isinstance(step, T.ConvertBoundingBoxFormat):
-            self.box_format = str(step.format)
-        self._size_after(step)
-        self.ops.append(op)
-
-    def _check_padding(self, step: T.Transform) -> None:
-        """Refuses a crop that would pad floats with what no byte becomes."""
-        if self.form == "normalized" and isinstance(step, T.CenterCrop) and not self.holds(step):
-            raise TransformError("it may pad what is normalised: put it before Normalize")
-        if pads(step) and self.form == "normalized":
-            raise TransformError("it pads what is normalised: put it before Normalize")
-        if pads(step) and self.form == "float" and any(colour(step.fill, "RandomCrop")):
-            raise TransformError("it pads floats with other than 0: put it before the conversion to floats")
-
-    def _size_after(self, step: T.Transform) -> None:
-        if isinstance(step, (*_FLIPS, *_ON_BOXES)):
-            return
-        size = step.size if isinstance(step, (*_OF_ONE_SIZE, T.Resize)) else None
-        self.size = (int(size[0]), int(size[1])) if isinstance(size, tuple) else None
-        self.drawn_size = self.size is None and (self.drawn_size or isinstance(step, _OF_DRAWN_SIZE))
-        self.boxed_size = self.size is None and (self.boxed_size or isinstance(step, T.RandomIoUCrop))
-
-    def _add_values(self, step: T.Transform) -> None:
-        if self.mean is not None:
-            raise TransformError(f"{step!r} after Normalize: normalise once, last")
-        self.to_float = True
-        self.form = "float"
-        if isinstance(step, T.Normalize):
-            self.mean, self.std = step.mean, step.std
-            self.form = "normalized"
-
-    def _fills_after(
-        self, step: T.Transform, fill: tuple[int, ...] | None
-    ) -> tuple[tuple[int, ...] | None, int | None]:
-        """The engine knows one colour of padding before the resize and one after it: that of the last padding
-        step, black from any centre crop on; and of masks one label for both."""
-        if isinstance(step, T.CenterCrop) and (fill is not None or not self.holds(step)):
-            new, label = (0, 0, 0), 0
-        elif isinstance(step, T.RandomZoomOut | T.Letterbox) or pads(step):
-            new, label = colour(step.fill, type(step).__name__), step.mask_fill
-        else:
-            return fill, self.mask_fill
-        if fill not in (None, new):
-            raise TransformError(
-                f"{step!r} pads with {new} what an earlier step may have padded with {fill}: use one fill"
-            )
-        if self.mask_fill not in (None, label):
-            raise TransformError(
-                f"{step!r} pads masks with {label}, and an earlier step may with {self.mask_fill}: "
-                "use one mask_fill"
-            )
-        return new, label
-
-    def holds(self, crop: T.CenterCrop) -> bool:
-        """Returns True if every image after the steps so far is known to be at least as large as the crop."""
-        size = size_pair(crop.size, "CenterCrop")
-        return self.size is not None and self.size[0] >= size[0] and self.size[1] >= size[1]
-
-
-def pads(step: T.Transform) -> TypeGuard[T.RandomCrop]:
-    """Returns True if a step is a RandomCrop with padding."""
-    return isinstance(step, T.RandomCrop) and (any(padding_sides(step.padding)) or bool(step.pad_if_needed))
-
-
-def _program_op(step: T.Transform, stream: int) -> dict[str, Any]:
-    """One transform as the engine takes it; its place in the list is its random stream."""
-    make = _OPS.get(type(step))
-    if make is None:
-        raise TransformError(f"{step!r} has no native form")
-    op: dict[str, Any] = {"stream": stream, **make(step)}
-    if isinstance(step, _RESIZES):
-        op |= {"filter": step.interpolation, "antialias": step.antialias, "dct_scale": step.dct_scale}
-    if len(op.get("options", ())) > MOST_OPTIONS:
-        raise TransformError(f"{step!r} has {len(op['options'])} sizes or options: at most {MOST_OPTIONS}")
-    return op
-
-
-def _sized(
-    kind: str,
-    step: T.RandomResizedCrop | T.CenterCrop | CornerCrop | T.RandomCrop | T.Letterbox,
-    **rest: object,
-) -> dict[str, Any]:
-    height, width = size_pair(step.size, type(step).__name__)
-    return {"kind": kind, "height": height, "width": width, **rest}
-
-
-def _filled(step: T.RandomCrop | T.Letterbox | T.RandomZoomOut) -> dict[str, Any]:
-    return {"fill": step.fill, "mask_fill": step.mask_fill}
-
-
-def _resize(step: T.Resize) -> dict[str, Any]:
-    height, width = step.size if isinstance(step.size, tuple) else (0, step.size or 0)
-    return {"kind": "resize", "height": height, "width": width, "max_size": step.max_size or 0}
-
-
-_OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
-    T.RandomHorizontalFlip: lambda s: {"kind": "hflip", "p": s.p},
-    T.RandomVerticalFlip: lambda s: {"kind": "vflip", "p": s.p},
-    T.RandomResizedCrop: lambda s: _sized("resized_crop", s, scale=s.scale, ratio=s.ratio),
-    T.Resize: _resize,
-    T.CenterCrop: lambda s: _sized("center_crop", s),
-    CornerCrop: lambda s: _sized("corner_crop", s, right=s.right, bottom=s.bottom),
-    T.RandomCrop: lambda s: _sized(
-        "random_crop", s, padding=s.padding, pad_if_needed=s.pad_if_needed, **_filled(s)
-    ),
-    T.Letterbox: lambda s: _sized("letterbox", s, **_filled(s)),
-    T.RandomZoomOut: lambda s: {"kind": "zoom_out", "p": s.p, "scale": s.side_range, **_filled(s)},
-    T.ScaleJitter: lambda s: {
-        "kind": "scale_jitter",
-        "width": s.target_size[0],
-        "height": s.target_size[1],
-        "scale": s.scale_range,
-    },
-    T.RandomShortestSize: lambda s: {
-        "kind": "shortest_size",
-        "options": s.min_size,
-        "max_size": s.max_size or 0,
-    },
-    T.RandomIoUCrop: lambda s: {
-        "kind": "iou_crop",
-        "scale": (s.min_scale, s.max_scale),
-        "ratio": (s.min_aspect_ratio, s.max_aspect_ratio),
-        "options": s.sampler_options,
-        "trials": s.trials,
-    },
-    T.RandomResize: lambda s: {"kind": "random_resize", "options": (s.min_size, s.max_size)},
-    T.ConvertBoundingBoxFormat: lambda s: {"kind": "format", "box_format": s.format},
-    T.SanitizeBoundingBoxes: lambda s: {"kind": "sanitize", "min_size": s.min_size, "min_area": s.min_area},
-}

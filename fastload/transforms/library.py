@@ -7,18 +7,23 @@ reason why none does at that place of a list, and the op of fastload.augment tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, SupportsFloat
 
 from fastload import transforms as T
 from fastload.errors import TransformError
+from fastload.transforms.ops import Augmentation, Policy
+from fastload.transforms.policies import AUTOAUGMENT_BINS, NARROW, OPS, WIDE, policy_pairs
 from fastload.transforms.spec import ImageForm
 
 _EXACT = (
     "decoded at full size, as torchvision's pixels need; fastload's {name} may shrink in the decoder "
     "(dct_scale)"
 )
+_ROUNDED = "Pillow's pixels, which torchvision rounds otherwise in tensors"
+_BLURRED = "pixels are within 1 of torchvision's"
 _BYTES = ("image", "uint8")
 _ZERO = (0, 0.0, None, (0,), (0.0,), (0, 0, 0), (0.0, 0.0, 0.0))
 _SCALES = ("min_scale", "max_scale", "min_aspect_ratio", "max_aspect_ratio")
@@ -53,11 +58,15 @@ class Place:
         form: form of the images.
         is_tensor: True if "image" is a tensor for steps in Python, too, and never Pillow's.
         float_dtype: torch's default dtype, which ToTensor gives.
+        unaugmented: reason why finished images are not changed natively; "" if they are.
+        unwarped: reason why their pixels are not moved natively; "" if they are.
     """
 
     form: ImageForm
     is_tensor: bool
     float_dtype: str
+    unaugmented: str = ""
+    unwarped: str = ""
 
 
 @dataclass(frozen=True)
@@ -301,6 +310,162 @@ def _vertical(step: Known, at: Place) -> NativeStep:
     return NativeStep(T.RandomVerticalFlip(step.values["p"]))
 
 
+_Numbers = Callable[[Mapping[str, Any]], tuple[float, ...]]
+
+
+def _no_numbers(values: Mapping[str, Any]) -> tuple[float, ...]:
+    return ()
+
+
+def _augmentation(
+    kind: str, options: _Numbers = _no_numbers, note: str = ""
+) -> Callable[[Known, Place], NativeStep]:
+    """Makes the native step of a class that changes colours; `options`: its numbers, by its attributes;
+    `note`: remark where pixels are not Pillow's."""
+    return lambda step, at: _augmented(
+        at, Augmentation(kind, _floats(options(step.values)), step.values.get("p", 1.0)), note
+    )
+
+
+def _warp(
+    kind: str, options: _Numbers = _no_numbers, policy: Callable[[Mapping[str, Any]], Policy] | None = None
+) -> Callable[[Known, Place], NativeStep]:
+    """Makes the native step of a class that may move pixels."""
+
+    def native(step: Known, at: Place) -> NativeStep:
+        values = step.values
+        if at.unwarped:
+            raise TransformError(at.unwarped)
+        if values.get("center") is not None or values.get("expand"):
+            raise TransformError("natively images turn about their centre, and keep their size")
+        mode = str(getattr(values["interpolation"], "value", values["interpolation"]))
+        if mode not in ("nearest", "bilinear", "bicubic"):
+            raise TransformError(f"interpolation={mode!r}")
+        fill, chosen = _fills(values["fill"])[0], None if policy is None else policy(values)
+        return _augmented(
+            at, Augmentation(kind, _floats(options(values)), values.get("p", 1.0), mode, fill, chosen)
+        )
+
+    return native
+
+
+def _augmented(at: Place, step: Augmentation, note: str = "") -> NativeStep:
+    _require_bytes(at, "changes")
+    if at.unaugmented:
+        raise TransformError(at.unaugmented)
+    return NativeStep(step, note or (_ROUNDED if at.form == "uint8" or at.is_tensor else ""))
+
+
+def _floats(numbers: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(each) for each in numbers)
+
+
+def _number(values: Mapping[str, Any], name: str, low: float, high: float) -> float:
+    value = values[name]
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise TransformError(f"{name}={value!r}")
+    return value
+
+
+def _range(values: Mapping[str, Any], name: str, low: float, high: float) -> tuple[float, float]:
+    value = values[name]
+    if (
+        not isinstance(value, tuple | list)
+        or len(value) != 2
+        or not all(isinstance(each, int | float) for each in value)
+        or not low <= value[0] <= value[1] <= high
+    ):
+        raise TransformError(f"{name}={value!r}")
+    return value[0], value[1]
+
+
+def _jitter_ranges(values: Mapping[str, Any]) -> tuple[float, ...]:
+    ranges = [
+        (1.0, 1.0) if values[name] is None else _range(values, name, 0, _LARGEST)
+        for name in ("brightness", "contrast", "saturation")
+    ]
+    hue = (0.0, 0.0) if values["hue"] is None else _range(values, "hue", -0.5, 0.5)
+    return tuple(limit for each in (*ranges, hue) for limit in each)
+
+
+def _blur(values: Mapping[str, Any]) -> tuple[float, ...]:
+    sides = values["kernel_size"]
+    if (
+        not isinstance(sides, tuple | list)
+        or len(sides) != 2
+        or not all(isinstance(side, int) and 0 < side < _WEIGHTS and side % 2 for side in sides)
+    ):
+        raise TransformError(f"kernel_size={sides!r}")
+    return (*sides, *_range(values, "sigma", math.ulp(0.0), _LARGEST))
+
+
+def _turns(values: Mapping[str, Any]) -> tuple[float, ...]:
+    return _range(values, "degrees", -_LARGEST, _LARGEST)
+
+
+def _affine(values: Mapping[str, Any]) -> tuple[float, ...]:
+    """Ranges of an affine map, where those that torchvision leaves out change nothing."""
+    given = {"translate": (0.0, 0.0), "scale": (1.0, 1.0), "shear": (0.0, 0.0)}
+    given |= {name: values[name] for name in given if values[name] is not None}
+    shear = tuple(given["shear"])
+    across, down = {"shear": shear[:2]}, {"shear": shear[2:] or (0.0, 0.0)}
+    shares = given["translate"]
+    if len(shares) != 2 or not all(0 <= each <= 1 for each in shares):
+        raise TransformError(f"translate={shares!r}")
+    return (
+        *_turns(values),
+        *shares,
+        *_range(given, "scale", 1e-6, _LARGEST),
+        *_range(across, "shear", -_LARGEST, _LARGEST),
+        *_range(down, "shear", -_LARGEST, _LARGEST),
+    )
+
+
+def _rand_augment(values: Mapping[str, Any]) -> Policy:
+    bins = _whole(values, "num_magnitude_bins", 2, _BINS)
+    return Policy(
+        NARROW, bins, _whole(values, "num_ops", 0, _OPS_MOST), _whole(values, "magnitude", 0, bins - 1)
+    )
+
+
+def _trivial_augment(values: Mapping[str, Any]) -> Policy:
+    return Policy(WIDE, _whole(values, "num_magnitude_bins", 2, _BINS))
+
+
+def _auto_augment(values: Mapping[str, Any]) -> Policy:
+    return Policy(NARROW, AUTOAUGMENT_BINS)
+
+
+def _pairs(values: Mapping[str, Any]) -> tuple[float, ...]:
+    """The pairs of ops of AutoAugment's policy, packed as csrc/engine/augment.c unpacks them."""
+    policy = str(getattr(values["policy"], "value", values["policy"]))
+    if policy != "imagenet":
+        raise TransformError(f"policy={policy!r}; natively it is that of ImageNet")
+    ops = [
+        [OPS.index(op.kind) | round(10 * op.p) << 4 | op.bin << 8 for op in pair]
+        for pair in policy_pairs(policy)
+    ]
+    return tuple(first | second << 12 for first, second in ops)
+
+
+def _whole(values: Mapping[str, Any], name: str, low: int, high: int) -> int:
+    if not isinstance(values[name], int):
+        raise TransformError(f"{name}={values[name]!r}")
+    return int(_number(values, name, low, high))
+
+
+def _bits(values: Mapping[str, Any]) -> tuple[float, ...]:
+    return (_whole(values, "bits", 1, 8),)
+
+
+_LARGEST = 1e6
+"""Limit on factors and sigmas: products with values of a byte stay far inside of a float's range."""
+_WEIGHTS = 1 << 15
+"""Limit on the weights of a blur."""
+_BINS, _OPS_MOST = 1 << 16, 1 << 10
+"""Limits on the bins and the ops of a policy."""
+
+
 def _colours(step: Known, form: ImageForm) -> dict[str, Any]:
     """Arguments as they are, for ops that act on bytes and on floats in 0..1."""
     _require(form != "normalized")
@@ -408,22 +573,56 @@ LIBRARY: Mapping[str, LibraryClass] = {
     "SanitizeBoundingBoxes": LibraryClass(("min_size", "min_area", "labels_getter"), native=_sanitize),
     "RandomHorizontalFlip": LibraryClass(("p",), native=_horizontal),
     "RandomVerticalFlip": LibraryClass(("p",), native=_vertical),
-    "ColorJitter": LibraryClass(("brightness", "contrast", "saturation", "hue"), batch=_jitter),
-    "RandomGrayscale": LibraryClass(("p",), batch=_colours),
-    "GaussianBlur": LibraryClass(("kernel_size", "sigma"), batch=_colours),
-    "RandomSolarize": LibraryClass(("threshold", "p"), batch=_on_bytes),
-    "RandomPosterize": LibraryClass(("bits", "p"), batch=_on_bytes),
-    "RandomEqualize": LibraryClass(("p",), batch=_on_bytes),
-    "RandomAutocontrast": LibraryClass(("p",), batch=_colours),
-    "RandomInvert": LibraryClass(("p",), batch=_colours),
-    "RandomAdjustSharpness": LibraryClass(("sharpness_factor", "p"), batch=_colours),
-    "RandomErasing": LibraryClass(("p", "scale", "ratio", "value", "inplace"), batch=_erasing),
-    "RandomRotation": LibraryClass(("degrees", "interpolation", "expand", "fill", "center"), batch=_turned),
-    "RandomAffine": LibraryClass(
-        ("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"), batch=_turned
+    "ColorJitter": LibraryClass(
+        ("brightness", "contrast", "saturation", "hue"),
+        native=_augmentation("jitter", _jitter_ranges),
+        batch=_jitter,
     ),
-    "RandAugment": LibraryClass(("num_ops", "magnitude", "num_magnitude_bins", *_POLICY), batch=_policy),
-    "TrivialAugmentWide": LibraryClass(("num_magnitude_bins", *_POLICY), batch=_policy),
-    "AutoAugment": LibraryClass(("policy", *_POLICY), batch=_policy),
+    "RandomGrayscale": LibraryClass(("p",), native=_augmentation("grey"), batch=_colours),
+    "GaussianBlur": LibraryClass(
+        ("kernel_size", "sigma"), native=_augmentation("gaussian_blur", _blur, _BLURRED), batch=_colours
+    ),
+    "RandomSolarize": LibraryClass(
+        ("threshold", "p"),
+        native=_augmentation("solarize", lambda v: (_number(v, "threshold", -_LARGEST, _LARGEST),)),
+        batch=_on_bytes,
+    ),
+    "RandomPosterize": LibraryClass(("bits", "p"), native=_augmentation("posterize", _bits), batch=_on_bytes),
+    "RandomEqualize": LibraryClass(("p",), native=_augmentation("equalize"), batch=_on_bytes),
+    "RandomAutocontrast": LibraryClass(("p",), native=_augmentation("autocontrast"), batch=_colours),
+    "RandomInvert": LibraryClass(("p",), native=_augmentation("invert"), batch=_colours),
+    "RandomAdjustSharpness": LibraryClass(
+        ("sharpness_factor", "p"),
+        native=_augmentation("sharpness", lambda v: (_number(v, "sharpness_factor", -_LARGEST, _LARGEST),)),
+        batch=_colours,
+    ),
+    "RandomErasing": LibraryClass(("p", "scale", "ratio", "value", "inplace"), batch=_erasing),
+    "RandomRotation": LibraryClass(
+        ("degrees", "interpolation", "expand", "fill", "center"),
+        native=_warp("rotate", _turns),
+        batch=_turned,
+    ),
+    "RandomAffine": LibraryClass(
+        ("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"),
+        native=_warp("affine", _affine),
+        batch=_turned,
+    ),
+    "RandomPerspective": LibraryClass(
+        ("distortion_scale", "p", "interpolation", "fill"),
+        native=_warp("perspective", lambda v: (_number(v, "distortion_scale", 0, 1),)),
+    ),
+    "RandAugment": LibraryClass(
+        ("num_ops", "magnitude", "num_magnitude_bins", *_POLICY),
+        native=_warp("rand_augment", policy=_rand_augment),
+        batch=_policy,
+    ),
+    "TrivialAugmentWide": LibraryClass(
+        ("num_magnitude_bins", *_POLICY),
+        native=_warp("trivial_augment", policy=_trivial_augment),
+        batch=_policy,
+    ),
+    "AutoAugment": LibraryClass(
+        ("policy", *_POLICY), native=_warp("auto_augment", _pairs, _auto_augment), batch=_policy
+    ),
 }
 """The classes by name."""

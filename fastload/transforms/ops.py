@@ -16,6 +16,7 @@ from operator import index
 from typing import Any
 
 from fastload.errors import TransformError
+from fastload.transforms.policies import Scales
 
 SizeArgument = int | Sequence[int]
 KEYPOINTS_MOST = 1 << 16
@@ -220,6 +221,49 @@ class CornerCrop(Transform):
     size: tuple[int, int]
     right: bool
     bottom: bool
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Numbers of a policy that chooses ops per sample, as fl_policy has them.
+
+    Attributes:
+        scales: its largest magnitudes.
+        bins: number of bins of each range, at least 2.
+        count: number of ops.
+        bin: the bin of their magnitude.
+    """
+
+    scales: Scales
+    bins: int
+    count: int = 1
+    bin: int = 0
+
+
+@dataclass(frozen=True)
+class Augmentation(Transform):
+    """A step of torchvision's that changes the pixels of the finished image, which keeps its size. See NOTE
+    [ augment: one set of draws, two places ].
+
+    Args:
+        kind: its kind in core.Program.
+        options: its numbers, as fl_op has them.
+        p: probability.
+        warp: interpolation, if it may move pixels; else "".
+        fill: colour from outside of the image.
+        policy: its policy, if it has one.
+    """
+
+    kind: str
+    options: tuple[float, ...] = ()
+    p: float = 1.0
+    warp: str = ""
+    fill: int | Sequence[int] = 0
+    policy: Policy | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", probability(self.p, self.kind))
+        object.__setattr__(self, "fill", colour(self.fill, self.kind))
 
 
 @dataclass(frozen=True)

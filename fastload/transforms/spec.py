@@ -93,7 +93,10 @@ class Plan:
             makes one.
         pillow: True if `python` begins with a Pillow image; otherwise it begins with the CHW tensor.
         device: ops for the whole batch, in order, after the native part; then `python` is empty.
-        movable: True if `python` is such that, planned for a device, all of it would be `device`.
+        movable: True if, planned for a device, `device` would have all of `python`, and the native steps that
+            change colours.
+        augmented: number of ops on batches that native steps stand for: the first streams of those ops are
+            theirs. See NOTE [ augment: one set of draws, two places ].
         stages: the list step by step, for explain().
         views: the plan of each view, where an image becomes a list of several (fastload.transforms.Views);
             else empty.
@@ -120,6 +123,7 @@ class Plan:
     pillow: bool = False
     device: tuple[DeviceOp, ...] = ()
     movable: bool = False
+    augmented: int = 0
     stages: tuple[Stage, ...] = ()
     views: tuple[Plan, ...] = ()
 

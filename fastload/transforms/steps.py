@@ -44,6 +44,16 @@ _OF_PILLOW: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("PIL.ImageOps", ("expand",)),
 )
 """Functions of Pillow that torchvision calls for the steps that run natively."""
+_AUGMENTING = OwnCode(
+    ("PIL.Image:Image", ("copy", "filter", "histogram", "point", "rotate", "split", "transform")),
+    ("PIL.Image", ("blend", "fromarray", "merge", "new")),
+    ("PIL.ImageOps", ("_lut", "autocontrast", "equalize", "invert", "posterize", "solarize")),
+    "PIL.ImageEnhance",
+)
+"""Further ones, that it calls for augmentations."""
+_AUGMENTATIONS = frozenset(
+    ("RandomPerspective", *(name for name, row in LIBRARY.items() if row.batch is not None))
+)
 
 
 def known(step: object) -> Known | None:
@@ -89,8 +99,11 @@ def replaced_on(step: object) -> str:
 def functions_replaced(steps: Iterable[Any]) -> str:
     """The first function that torchvision's steps among these may call and that was replaced, as a clause;
     "" where there is none."""
-    kinds = {_is_v2(type(step)) for step in steps if _ours(type(step))}
-    return next(filter(None, (_functions(v2).replaced() for v2 in sorted(kinds))), "")
+    kinds = {type(step) for step in steps if _ours(type(step))}
+    found = [_functions(v2) for v2 in sorted({_is_v2(kind) for kind in kinds})]
+    if any(kind.__name__ in _AUGMENTATIONS for kind in kinds):
+        found.append(_AUGMENTING)
+    return next(filter(None, (code.replaced() for code in found)), "")
 
 
 @cache

@@ -349,8 +349,8 @@ def test_without_kornia() -> None:
 
 
 def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Kornia a transform's steps are left to the device, but for a list with GaussianBlur, of which
-    explain() says why; the batches are made all the same."""
+    """Without Kornia a transform's steps are left to the device, but for a list with GaussianBlur, which
+    native threads do, and of which explain() says why; the batches are made all the same."""
     monkeypatch.setitem(sys.modules, "kornia", None)
     monkeypatch.setattr(plan, "_missing_ops", plan._missing_ops.__wrapped__)
     told = []
@@ -361,6 +361,7 @@ def test_transforms_without_kornia(packed: Path, monkeypatch: pytest.MonkeyPatch
             assert loader.explain(all=True) == told[-1]
             assert sum(len(images) for images, _ in loader) == 50
     assert "native but for what the device does" in told[0]
+    assert "its transform is native; the device could do a part of it, but" in " ".join(told[1].split())
     assert (
         "GaussianBlur needs Kornia, which is not installed: pip install 'torch-fastload[augment]'" in told[1]
     )

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "colour/blend.h"
 #include "colour/convolve.h"
+#include "colour/gaussian.h"
 #include "colour/hue.h"
 #include "colour/light.h"
 #include "colour/lut.h"
@@ -164,6 +165,38 @@ static void warps_equal_plain_c(void) {
     free(i.bytes), free(out.bytes);
 }
 
+/* Each row the other way round, and the rows, too. */
+static void turn_over(const image *i, uint8_t *bytes) {
+    const size_t pixels = (size_t)i->width * i->height, c = i->channels;
+    for (size_t k = 0; k < pixels / 2; k++)
+        for (size_t n = 0; n < c; n++) {
+            const uint8_t kept = bytes[k * c + n];
+            bytes[k * c + n] = bytes[(pixels - 1 - k) * c + n];
+            bytes[(pixels - 1 - k) * c + n] = kept;
+        }
+}
+
+static void gaussians_equal_plain_c(void) {
+    const image i = make_image(below(3) ? 3 : 1);
+    const uint32_t most_x = i.width < 20 ? i.width - 1 : 20, most_y = i.height < 20 ? i.height - 1 : 20;
+    const fl_colour_gaussian gaussian = {2 * below(most_x + 1) + 1, 2 * below(most_y + 1) + 1,
+                                         below(9) ? unit() * 9 + 0.01 : 1e-9};
+    fl_buffer room = {NULL, 0};
+    uint8_t *made[4];
+    for (int path = 0; path < 4; path++) {
+        on_path(path % 3);
+        made[path] = copy_of(&i);
+        if (path == 3) turn_over(&i, made[path]);
+        CHECK(fl_colour_gaussian_run(made[path], i.width, i.height, i.channels, &gaussian, &room));
+        if (path == 3) turn_over(&i, made[path]);
+        CHECK(memcmp(made[path], made[0], size_of(&i)) == 0);
+    }
+    if (gaussian.sigma < 1e-3) CHECK(memcmp(made[0], i.bytes, size_of(&i)) == 0);
+    for (int path = 0; path < 4; path++) free(made[path]);
+    free(i.bytes);
+    fl_buffer_free(&room);
+}
+
 int main(void) {
     for (int i = 0; i < ROUNDS; i++) {
         check_seed = noise_state;
@@ -171,6 +204,7 @@ int main(void) {
         bands_and_counts_equal_plain_c();
         warps_equal_plain_c();
         if (i % 32 == 0) convolutions_equal_plain_c();
+        gaussians_equal_plain_c();
     }
     return 0;
 }

@@ -222,27 +222,29 @@ def listed(samples: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("kwargs", [{"collate_fn": listed}, {"batch_size": None}, {"device": None}])
-def test_where_samples_have_to_be_whole_it_stays_python(packed: Path, kwargs: dict[str, Any]) -> None:
+def test_where_samples_have_to_be_whole_native_threads_do_it(packed: Path, kwargs: dict[str, Any]) -> None:
     """Without batches, for one's own collate_fn and without a device, samples are finished before;
     explain() says why."""
     steps = [v2.Resize((20, 20)), v2.RandomInvert(1.0), v1.ToTensor()]
     dataset = PackedDataset(packed, transform=steps)
     given = {"batch_size": 10, "num_workers": 0, "device": "cpu", **kwargs}
     with FastLoader(dataset, **given) as loader:
-        assert loader._fastload.plan.native is None
-        got = [images for images, _ in loader]
+        native = loader._fastload.plan.native
+        assert native is not None
+        assert not native.datasets[0].plan.device
+        got = [images.clone() for images, _ in loader]
         text = loader.explain(all=True)
     flat = torch.stack(got) if kwargs.get("batch_size", 10) is None else torch.cat(got)
     assert torch.equal(flat, torch.stack([dataset[index][0] for index in range(50)]))
     reason = {
         "collate_fn": "but your collate_fn",
         "batch_size": "but batch_size=None",
-        "device": "with device= it runs on whole batches",
+        "device": "the dataset is packed and its transform is native",
     }
     assert reason[next(iter(kwargs))] in text
 
 
-def test_lists_that_differ_on_the_device_stay_python(packed: Path) -> None:
+def test_lists_that_differ_on_the_device_are_left_to_native_threads(packed: Path) -> None:
     """A ConcatDataset whose parts leave different ops to the device has batches that no one list is right
     for."""
     parts = [
@@ -250,9 +252,9 @@ def test_lists_that_differ_on_the_device_stay_python(packed: Path) -> None:
         for p in (0.0, 1.0)
     ]
     with FastLoader(parts[0] + parts[1], 25, num_workers=0, device="cpu") as loader:
-        assert loader._fastload.plan.native is None
+        assert loader._fastload.plan.native is not None
         assert "the packed datasets differ" in loader.explain(all=True)
-        first, _, third, _ = [images for images, _ in loader]
+        first, _, third, _ = [images.clone() for images, _ in loader]
     assert torch.allclose(third, 1 - first, atol=1e-6)
 
 

@@ -63,7 +63,7 @@ def test_python_is_named_with_its_position(packed: Path) -> None:
         text = loader.explain(all=True)
     assert "Lambda at position 3" in line(text, "3 Lambda")
     assert "native, in the worker process" in line(text, "2 CenterCrop")
-    assert line(text, "4 ColorJitter").endswith("comes after position 3")
+    assert line(text, "4 ColorJitter").endswith("comes after position 3; before it, it might be native")
     assert "it might be native" in line(text, "5 ToTensor")
     order = [row.split()[0] for row in stages(text)]
     assert order == ["read", "decode", "1", "2", "to", "3", "4", "5", "collate"]
@@ -218,8 +218,19 @@ def test_one_step_of_python_keeps_the_rest_from_the_device(packed: Path) -> None
     later = [v1.RandomResizedCrop(32), v1.ColorJitter(0.4), v1.Lambda(invert), v1.ToTensor()]
     with FastLoader(packed, batch_size=8, num_workers=0, transform=later, device="cpu") as loader:
         text = loader.explain(all=True)
-    assert "Lambda at position 3" in line(text, "2 ColorJitter")
-    assert "position 2" in line(text, "3 Lambda")
+    assert "native" in line(text, "2 ColorJitter")
+    assert "Lambda at position 3" in line(text, "3 Lambda")
+    erasing = [
+        v1.RandomResizedCrop(32),
+        v1.ColorJitter(0.4),
+        v1.ToTensor(),
+        v1.RandomErasing(),
+        v1.Lambda(invert),
+    ]
+    with FastLoader(packed, batch_size=8, num_workers=0, transform=erasing, device="cpu") as loader:
+        text = loader.explain(all=True)
+    assert "with device= it would run there, but for Lambda at position 5" in line(text, "4 RandomErasing")
+    assert "everything from position 4 on is Python" in line(text, "5 Lambda")
 
 
 def test_long_names_are_cut_where_they_are_known() -> None:

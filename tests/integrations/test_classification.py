@@ -90,11 +90,19 @@ def test_a_dataset_from_a_cache(tree: Path) -> None:
 
 def test_an_augmentation_of_python_is_named(tree: Path) -> None:
     """A preset with a step that is Python runs as under torch, and explain() names the step."""
-    data = script.load(tree, augment=v2.TrivialAugmentWide(), workers=0)
+    data = script.load(tree, augment=v2.AugMix(), workers=0)
     text = data.train.explain(all=True)
-    assert "is not read in place: TrivialAugmentWide at position 3 is Python" in text
+    assert "is not read in place: AugMix at position 3 is Python" in text
     assert sum(len(labels) for _, labels in data.train) == 40
     assert IN_PLACE in data.val.explain(all=True)
+
+
+def test_policies_are_native(tree: Path) -> None:
+    """A preset with a policy of torchvision's is read in place."""
+    for augment in (transforms.AutoAugment(), transforms.RandAugment(), v2.TrivialAugmentWide()):
+        data = script.load(tree, version=1, augment=augment)
+        assert IN_PLACE in data.train.explain(all=True)
+        assert sum(len(labels) for _, labels in data.train) == 40
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -118,11 +126,12 @@ def test_presets_in_a_dataset_of_its_own(tree: Path, version: int, preset: str, 
 def test_a_policy_after_the_crop(
     tree: Path, monkeypatch: pytest.MonkeyPatch, augment: Any, no_children: None
 ) -> None:
-    """The script with a policy of torchvision's, which is Python, gives torch's batches bit for bit;
-    images stay lazy up to the policy."""
+    """The script with a subclass of a policy of torchvision's, which is Python, gives torch's batches bit for
+    bit; images stay lazy up to the policy."""
     version = 2 if augment.__module__.startswith(v2.__name__) else 1
-    ours = script.load(tree, version=version, augment=augment())
-    theirs = by_torch(monkeypatch, tree, version=version, augment=augment())
+    own = type("Own", (augment,), {})
+    ours = script.load(tree, version=version, augment=own())
+    theirs = by_torch(monkeypatch, tree, version=version, augment=own())
     told = runs_as_torchs(ours.train, theirs.train)
     assert "80 JPEGs opened" in told  # the last batch of each epoch is dropped
     assert "left to Pillow" not in told

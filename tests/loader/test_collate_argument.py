@@ -351,7 +351,10 @@ def test_what_is_left_to_the_device(folders: dict[str, Path], pad_to: int | None
     with FastLoader(
         dataset, batch_size=3, num_workers=1, collate="padded", pad_to=pad_to, device="cpu", seed=1
     ) as loader:
-        assert (loader.stats()["engine"] == "threads") == (pad_to is None)
+        assert loader.stats()["engine"] == "threads"
+        native = loader._fastload.plan.native
+        assert native is not None
+        assert bool(native.datasets[0].plan.device) == (pad_to is None)
     floats = [T.ToFloat(), T.Normalize((0.5,) * 3, (0.5,) * 3)]
     whole = PackedDataset(folders["equal"], fields=["image", "label"])
     first = batches(whole, workers=1, collate="padded", pad_to=pad_to, batch_transform=floats)[0][0]

@@ -91,12 +91,16 @@ def test_every_op_on_bytes_becomes_the_spec_of_its_parameters(v: Any) -> None:
 
 
 @BOTH
-def test_without_a_device_they_are_python(v: Any) -> None:
-    """Nothing goes to a device that nobody asked for."""
+def test_without_a_device_they_are_native(v: Any) -> None:
+    """Nothing goes to a device that nobody asked for; what could go there is said to be movable, and counted
+    among its ops."""
     for step in every_op(v)[:-2]:
-        plan = compile_plan([step])
-        assert plan.python == (step,)
+        plan = compile_plan([v.CenterCrop(9), step, v.ToTensor()])
+        assert plan.native
+        assert [stage.where for stage in plan.stages] == ["native"] * 3
         assert plan.device == ()
+        assert (plan.movable, plan.augmented, plan.random) == (True, 1, True)
+        assert compile_plan([v.ToTensor(), step]).stages[1].where == "python"
 
 
 @BOTH
@@ -147,17 +151,19 @@ def test_units_are_those_of_augment(v: Any) -> None:
         lambda v, f: [f[0], v.RandAugment()],
         lambda v, f: [v.RandomRotation(10, expand=True)],
         lambda v, f: [v.RandomRotation(10, center=(1, 1))],
-        lambda v, f: [v.RandomAffine(10, interpolation=v1.InterpolationMode.BICUBIC)],
+        lambda v, f: [v.RandomAffine(10, interpolation=v1.InterpolationMode.BICUBIC), v.Lambda(len)],
         lambda v, f: [v.AutoAugment(v1.AutoAugmentPolicy.CIFAR10)],
     ],
 )
-def test_what_does_not_run_on_batches_leaves_all_of_it_in_python(v: Any, build: Any) -> None:
+def test_what_does_not_run_on_batches_leaves_nothing_to_the_device(v: Any, build: Any) -> None:
     """One step that the device cannot do in its place, and nothing is the device's: the plan is that
     without a device."""
     steps = build(v, [v.ToTensor(), v.Normalize(MEAN, STD)])
     with_device, without = compile_plan(steps, device=True), compile_plan(steps)
     assert with_device.device == ()
+    assert not without.movable
     assert with_device.python == without.python
+    assert with_device.stages == without.stages
     assert with_device.python
 
 
