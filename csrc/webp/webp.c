@@ -1,5 +1,6 @@
 #include "webp/webp.h"
 
+#include <stdlib.h>
 #include <webp/decode.h>
 
 enum {
@@ -14,6 +15,9 @@ static const fl_buffer_rule RULE = {.least = 1 << 16, .keep = 1 << 24};
 
 /* Bytes readable after the last row. */
 enum { BEYOND = 16 };
+
+/* Bytes that a decode takes, at most. */
+enum { OF_DECODE = 1 << 20, OF_PIXEL = 8 };
 
 /* Pixels around a box that are decoded with it: at the edges of what is cropped, libwebp interpolates chroma
  * as at those of an image. Even, since a crop begins at an even pixel. */
@@ -123,6 +127,15 @@ static uint32_t beginning(uint32_t at) { return at < MARGIN ? 0 : (at - MARGIN) 
 /* Where the pixels end that are decoded for a box that ends at `at`. */
 static uint32_t ending(uint32_t at, uint32_t size) { return size - at < MARGIN ? size : at + MARGIN; }
 
+/* libwebp 1.5 also reports a damaged header of an alpha plane as a lack of memory. That it is only where as much as
+ * a decode takes at most cannot be had. */
+static bool lacks_memory(const fl_webp *webp) {
+    void *volatile block = malloc(OF_DECODE + (size_t)webp->width * webp->height * OF_PIXEL);
+    const bool lacks = !block;
+    free(block);
+    return lacks;
+}
+
 fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buffer, fl_view *view,
                     fl_error *err) {
     WebPDecoderConfig config;
@@ -141,7 +154,8 @@ fl_code fl_webp_box(const fl_webp *webp, fl_box box, bool sound, fl_buffer *buff
     config.output.is_external_memory = 1;
     config.output.u.RGBA = (WebPRGBABuffer){buffer->bytes, (int)stride, size};
     const VP8StatusCode status = WebPDecode(webp->image.bytes, webp->image.size, &config);
-    if (status == VP8_STATUS_OUT_OF_MEMORY) return fl_fail(err, FL_ENOMEM, "no memory to decode a WebP");
+    if (status == VP8_STATUS_OUT_OF_MEMORY && lacks_memory(webp))
+        return fl_fail(err, FL_ENOMEM, "no memory to decode a WebP");
     if (status != VP8_STATUS_OK) return unsupported(err, "has damaged data");
     *view = (fl_view){.width = box.width, .height = box.height, .stride = stride, .tail = BEYOND};
     view->pixels = (const uint8_t *)buffer->bytes + (box.y - top) * stride + 3 * (size_t)(box.x - left);

@@ -212,9 +212,10 @@ class LoaderState:
         begin(plan.settings, self.progress, epoch, kept=kept)
 
     def close(self) -> None:
-        """Ends threads and worker processes; idempotent."""
+        """Ends threads and worker processes, and frees the memory that these shared; idempotent."""
         for iterator in list(self.workers):
             iterator.close()
+        self.opened = None
         self.epochs.close()
         tracing.save_process()
 
