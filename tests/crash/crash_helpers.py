@@ -78,7 +78,8 @@ def nothing_left() -> Iterator[None]:
     """What the block held is gone at its end."""
     before = census()
     yield
-    assert not grown(census, before, SETTLES_S)
+    left = grown(census, before, SETTLES_S)
+    assert not left, (left, before)
 
 
 def alive(pid: int) -> bool:
