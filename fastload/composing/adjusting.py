@@ -164,19 +164,23 @@ def _met(own: _Function, name: str, adjusted: _Adjusted) -> _Function:
 
 
 def _made(image: object, step: _Compose, *arguments: Any) -> LazyCore | None:
+    mode = getattr(image, "mode", "")
+    taken = step(mode, *arguments) if mode in ("RGB", "L") else None
+    if taken is None:  # the file is not read for it
+        return None
     core = images.core_of(image)
-    return None if core is None or core.mode not in ("RGB", "L") else _stepped(core, step, *arguments)
+    return None if core is None or core.mode != mode else _stepped(core, taken)
 
 
-def _stepped(core: LazyCore, step: _Compose, *arguments: Any) -> LazyCore | None:
-    taken = step(core.mode, *arguments)
+def _stepped(core: LazyCore, step: Step) -> LazyCore | None:
     recipe = core.recipe()
-    return LazyCore.of(None if taken is None or recipe is None else recipe.then(taken))
+    return LazyCore.of(None if recipe is None else recipe.then(step))
 
 
 def _same(own: _Function, adjusted: _Adjusted, *arguments: float) -> bool:
     pixels = noise(61, 47, 3) // 2 + 20
     with aside():
         wanted = own(Image.Image()._new(to_core(pixels)), *arguments)
-    made = _stepped(LazyCore(Recipe(Given(pixels))), adjusted.step, *arguments)
+    taken = adjusted.step("RGB", *arguments)
+    made = None if taken is None else _stepped(LazyCore(Recipe(Given(pixels))), taken)
     return made is not None and np.array_equal(made.array(), to_array(wanted.im))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lazy_helpers import both, counted, files, is_lazy, lazily
 from PIL import Image, ImageEnhance
@@ -50,6 +50,7 @@ calls = st.tuples(st.sampled_from(NAMES), factors).map(
     st.lists(calls, min_size=1, max_size=6),
     st.booleans(),
 )
+@example("truncated", [("adjust_hue", (1,))], False)  # whose argument is looked at before the file
 @settings(max_examples=300)
 def test_chains(name: str, calls: list[tuple[str, tuple[Any, ...]]], resized: bool) -> None:
     """Pixels, all four bytes of them, info, warnings and errors are those of torchvision's own code."""
