@@ -13,6 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from recompress_wheel import recompress
+
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--strip", "--zip-compression-level", "9"]
 
@@ -83,6 +85,7 @@ def build_wheel(out: Path) -> Path:
             if subprocess.run(words, env=environment, check=False).returncode:
                 raise SystemExit(f"fastload: no wheel, {' '.join(words[:5])} failed")
     (wheel,) = out.glob("*.whl")
+    recompress(wheel)
     return wheel
 
 
