@@ -13,13 +13,9 @@ esac
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tarball=$work/libdeflate.tar.gz
-curl -fsSL --retry 3 -o "$tarball" "https://github.com/ebiggers/libdeflate/archive/refs/tags/v$version.tar.gz"
-echo "$checksum  $tarball" | sha256sum -c - >/dev/null || {
-    echo "fastload: libdeflate-$version.tar.gz is not the file that its checksum was taken of; nothing is built" >&2
-    exit 1
-}
-tar -xzf "$tarball" -C "$work"
+sh "$(dirname "$0")/unpack_release.sh" "libdeflate-$version" \
+    "https://github.com/ebiggers/libdeflate/archive/refs/tags/v$version.tar.gz" \
+    "$checksum" "$work"
 cmake -S "$work/libdeflate-$version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib \
     -DCMAKE_POSITION_INDEPENDENT_CODE=1 -DLIBDEFLATE_BUILD_SHARED_LIB=0 -DLIBDEFLATE_BUILD_GZIP=0 \
     -DCMAKE_C_FLAGS="-ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables"

@@ -30,14 +30,9 @@ fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tarball=$work/libjpeg-turbo.tar.gz
-curl -fsSL --retry 3 -o "$tarball" \
-    "https://github.com/libjpeg-turbo/libjpeg-turbo/releases/download/$version/libjpeg-turbo-$version.tar.gz"
-echo "$checksum  $tarball" | sha256sum -c - >/dev/null || {
-    echo "fastload: libjpeg-turbo-$version.tar.gz is not the file that its checksum was taken of; nothing is built" >&2
-    exit 1
-}
-tar -xzf "$tarball" -C "$work"
+sh "$(dirname "$0")/unpack_release.sh" "libjpeg-turbo-$version" \
+    "https://github.com/libjpeg-turbo/libjpeg-turbo/releases/download/$version/libjpeg-turbo-$version.tar.gz" \
+    "$checksum" "$work"
 if [ "$kind" = archive ]; then
     unused='D_LOSSLESS|QUANT_1PASS|QUANT_2PASS|UPSAMPLE_MERGING|DCT_IFAST|DCT_FLOAT'
     sed -i -E "s/^#define ($unused)_SUPPORTED//" "$work/libjpeg-turbo-$version/src/jmorecfg.h"

@@ -13,13 +13,9 @@ esac
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tarball=$work/libwebp.tar.gz
-curl -fsSL --retry 3 -o "$tarball" "https://storage.googleapis.com/downloads.webmproject.org/releases/webp/libwebp-$version.tar.gz"
-echo "$checksum  $tarball" | sha256sum -c - >/dev/null || {
-    echo "fastload: libwebp-$version.tar.gz is not the file that its checksum was taken of; nothing is built" >&2
-    exit 1
-}
-tar -xzf "$tarball" -C "$work"
+sh "$(dirname "$0")/unpack_release.sh" "libwebp-$version" \
+    "https://storage.googleapis.com/downloads.webmproject.org/releases/webp/libwebp-$version.tar.gz" \
+    "$checksum" "$work"
 cd "$work/libwebp-$version"
 # A section for each function, and neither scaling nor tables for unwinding: what a wheel does not need stays out of it.
 export CFLAGS="-O2 -DWEBP_REDUCE_SIZE -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables"
