@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "colour/mirror.h"
 #include "colour/vectors.h"
 #include "common/cpu.h"
 
@@ -62,16 +63,7 @@ VERSION(avx512, FL_AVX512, __m512, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_f
 static void widened(const uint8_t *row, float *to, size_t width, size_t channels, size_t beyond) {
     float *inside = to + beyond * channels;
     for (size_t i = 0; i < width * channels; i++) inside[i] = row[i];
-    for (size_t x = 1; x <= beyond; x++)
-        for (size_t c = 0; c < channels; c++) {
-            inside[c - x * channels] = inside[c + x * channels];
-            inside[c + (width - 1 + x) * channels] = inside[c + (width - 1 - x) * channels];
-        }
-}
-
-static size_t mirrored(ptrdiff_t y, size_t height) {
-    const ptrdiff_t last = (ptrdiff_t)height - 1;
-    return (size_t)(y < 0 ? -y : y > last ? 2 * last - y : y);
+    fl_colour_mirror_ends(inside, width * channels, channels, beyond);
 }
 
 bool fl_colour_convolve(const uint8_t *image, uint8_t *restrict out, size_t width, size_t height,
@@ -86,12 +78,12 @@ bool fl_colour_convolve(const uint8_t *image, uint8_t *restrict out, size_t widt
     window w = {.kernel = kernel, .channels = channels};
     const ptrdiff_t above = (ptrdiff_t)(down / 2);
     for (size_t next = 0; next + 1 < down; next++)
-        widened(image + bytes * mirrored((ptrdiff_t)next - above, height), rows + stride * next, width,
-                channels, beyond);
+        widened(image + bytes * fl_colour_mirrored_row((ptrdiff_t)next - above, height), rows + stride * next,
+                width, channels, beyond);
     for (size_t y = 0; y < height; y++) {
         const size_t last = y + down - 1;
-        widened(image + bytes * mirrored((ptrdiff_t)last - above, height), rows + stride * (last % down),
-                width, channels, beyond);
+        widened(image + bytes * fl_colour_mirrored_row((ptrdiff_t)last - above, height),
+                rows + stride * (last % down), width, channels, beyond);
         for (size_t j = 0; j < down; j++) w.rows[j] = rows + stride * ((y + j) % down);
         ROW(&w, out + bytes * y, bytes);
     }

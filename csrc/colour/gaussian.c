@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "colour/mirror.h"
 #include "colour/vectors.h"
 #include "common/cpu.h"
 
@@ -117,18 +118,9 @@ static void across(const work *w, const uint8_t *row, float *out) {
     const size_t reach = w->gaussian->wide / 2, c = w->channels, n = w->width * c;
     float *middle = w->padded + reach * c;
     CHOSEN(widened)(row, middle, n);
-    for (size_t i = 1; i <= reach; i++) {
-        memcpy(middle - i * c, middle + i * c, c * sizeof *middle);
-        memcpy(middle + n + (i - 1) * c, middle + n - (i + 1) * c, c * sizeof *middle);
-    }
+    fl_colour_mirror_ends(middle, n, c, reach);
     for (size_t k = 0; k < w->gaussian->wide; k++) w->from[k] = w->padded + k * c;
     CHOSEN(line)(w->from, w->across, w->gaussian->wide, out, n);
-}
-
-/* The row that is in the place of row y, which may be beyond an edge. */
-static size_t mirrored(ptrdiff_t y, size_t height) {
-    const ptrdiff_t last = (ptrdiff_t)height - 1;
-    return (size_t)(y < 0 ? -y : y > last ? 2 * last - y : y);
 }
 
 bool fl_colour_gaussian_run(uint8_t *image, size_t width, size_t height, size_t channels,
@@ -141,7 +133,8 @@ bool fl_colour_gaussian_run(uint8_t *image, size_t width, size_t height, size_t 
         for (; done < height && done <= y + reach; done++)
             across(&w, image + done * n, w.rows + done % tall * n);
         for (size_t k = 0; k < tall; k++)
-            w.from[k] = w.rows + mirrored((ptrdiff_t)(y + k) - (ptrdiff_t)reach, height) % tall * n;
+            w.from[k] =
+                w.rows + fl_colour_mirrored_row((ptrdiff_t)(y + k) - (ptrdiff_t)reach, height) % tall * n;
         CHOSEN(line)(w.from, w.down, gaussian->tall, w.sum, n);
         CHOSEN(rounded)(w.sum, image + y * n, n);
     }

@@ -147,3 +147,27 @@ void fl_colour_counts(const uint8_t *bytes, size_t pixels, size_t channels, uint
     if (channels == 3) counted(bytes, pixels, 3, counts);
     else counted(bytes, pixels, 1, counts);
 }
+
+void fl_colour_autocontrast_table(const uint32_t counts[256], uint8_t table[256]) {
+    int low = 0, high = 255;
+    while (low < 255 && !counts[low]) low++;
+    while (high > 0 && !counts[high]) high--;
+    const double scale = high > low ? 255.0 / (high - low) : 1, offset = high > low ? -low * scale : 0;
+    for (int i = 0; i < 256; i++) {
+        const int value = (int)(i * scale + offset);
+        table[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+    }
+}
+
+void fl_colour_equalize_table(const uint32_t counts[256], uint8_t table[256]) {
+    int last = 255;
+    while (last > 0 && !counts[last]) last--;
+    uint64_t below = 0;
+    for (int i = 0; i < last; i++) below += counts[i];
+    const uint64_t by = below / 255;
+    uint64_t n = by / 2;
+    for (int i = 0; i < 256; n += counts[i++]) {
+        const uint64_t value = by ? n / by : (uint64_t)i;
+        table[i] = (uint8_t)(value > 255 ? 255 : value);
+    }
+}

@@ -47,6 +47,37 @@ static bool smoothed(uint8_t *image, size_t width, size_t height, size_t channel
     return true;
 }
 
+/* Each channel by a table that follows from the counts of its values. */
+static void by_counts(uint8_t *image, size_t pixels, size_t channels,
+                      void (*table_of)(const uint32_t counts[256], uint8_t table[256])) {
+    uint32_t counts[3][256];
+    uint8_t tables[3][256];
+    fl_colour_counts(image, pixels, channels, counts[0]);
+    for (size_t c = 0; c < channels; c++) table_of(counts[c], tables[c]);
+    of_pixels(image, pixels, channels,
+              &(fl_colour_step){.kind = FL_COLOUR_TABLE, .tables = (const uint8_t *)tables});
+}
+
+/* A step that looks at the whole image. False: no memory. */
+static bool of_image(uint8_t *image, size_t width, size_t height, size_t channels, const fl_colour_step *step,
+                     fl_buffer *scratch) {
+    const size_t pixels = width * height;
+    switch (step->kind) {
+    case FL_COLOUR_CONTRAST:
+        fl_colour_blend_from(image, pixels * channels, fl_colour_mean_light(image, pixels, channels),
+                             step->factor);
+        return true;
+    case FL_COLOUR_AUTOCONTRAST:
+        by_counts(image, pixels, channels, fl_colour_autocontrast_table);
+        return true;
+    case FL_COLOUR_EQUALIZE: by_counts(image, pixels, channels, fl_colour_equalize_table); return true;
+    case FL_COLOUR_BLUR:
+        return fl_colour_box_blur(image, width, height, channels, step->x_radius, step->y_radius,
+                                  step->passes, scratch);
+    default: return smoothed(image, width, height, channels, step, scratch);
+    }
+}
+
 bool fl_colour_run(const uint8_t *image, uint8_t *out, size_t width, size_t height, size_t channels,
                    const fl_colour_step *steps, size_t count, fl_buffer *scratch) {
     size_t first = 0;
@@ -60,15 +91,7 @@ bool fl_colour_run(const uint8_t *image, uint8_t *out, size_t width, size_t heig
             i = end;
             continue;
         }
-        const fl_colour_step *step = steps + i++;
-        if (step->kind == FL_COLOUR_CONTRAST) {
-            const uint8_t level = fl_colour_mean_light(out, width * height, channels);
-            fl_colour_blend_from(out, width * height * channels, level, step->factor);
-        } else if (step->kind == FL_COLOUR_BLUR
-                       ? !fl_colour_box_blur(out, width, height, channels, step->x_radius, step->y_radius,
-                                             step->passes, scratch)
-                       : !smoothed(out, width, height, channels, step, scratch))
-            return false;
+        if (!of_image(out, width, height, channels, steps + i++, scratch)) return false;
     }
     return true;
 }

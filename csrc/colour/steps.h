@@ -15,6 +15,8 @@ typedef enum fl_colour_kind {
     FL_COLOUR_HUE,      /* turned by `level` of 256; RGB alone */
     FL_COLOUR_TABLE,    /* by one table for each channel, `tables` */
     FL_COLOUR_CONTRAST, /* from the image's mean light, rounded, to the image, by `factor` */
+    FL_COLOUR_AUTOCONTRAST, /* as ImageOps has it, without a cutoff; fewer than 2^32 pixels */
+    FL_COLOUR_EQUALIZE,     /* as ImageOps has it; fewer than 2^32 pixels */
     FL_COLOUR_SMOOTH,
     FL_COLOUR_SHARPEN, /* from the smooth image to the image, by `factor` */
     FL_COLOUR_BLUR,    /* `passes` box blurs of these radii */

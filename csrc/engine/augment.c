@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "colour/gaussian.h"
-#include "colour/light.h"
-#include "colour/lut.h"
 #include "colour/steps.h"
 #include "colour/warp.h"
 
@@ -111,20 +109,8 @@ static fl_code sharpness(work *w, double factor) {
     return step(w, (fl_colour_step){.kind = FL_COLOUR_SHARPEN, .factor = (float)factor});
 }
 
-/* A blend from the mean of the image's light, rounded as ImageEnhance.Contrast rounds it. */
 static fl_code contrast(work *w, double factor) {
-    enum { SOME = 4096 };
-    uint8_t light[SOME];
-    const fl_code code = flush(w);
-    if (code) return code;
-    uint64_t sum = 0;
-    for (size_t at = 0, all = count_of(w); at < all; at += SOME) {
-        const size_t some = all - at < SOME ? all - at : SOME;
-        fl_colour_light(pixels_of(w) + 3 * at, some, light);
-        for (size_t i = 0; i < some; i++) sum += light[i];
-    }
-    const uint8_t level = (uint8_t)((double)sum / (double)count_of(w) + 0.5);
-    return step(w, (fl_colour_step){.kind = FL_COLOUR_BLEND, .level = level, .factor = (float)factor});
+    return step(w, (fl_colour_step){.kind = FL_COLOUR_CONTRAST, .factor = (float)factor});
 }
 
 /* torchvision's adjust_hue: the shift is truncated to whole steps of 1/255 of the circle. */
@@ -146,39 +132,9 @@ static fl_code posterize(work *w, double bits) {
     return table(w, values);
 }
 
-static void autocontrast_table(const uint32_t counts[256], uint8_t values[256]) {
-    int low = 0, high = 255;
-    while (low < 255 && !counts[low]) low++;
-    while (high > 0 && !counts[high]) high--;
-    const double scale = high > low ? 255.0 / (high - low) : 1, offset = high > low ? -low * scale : 0;
-    for (int i = 0; i < 256; i++) {
-        const int value = (int)(i * scale + offset);
-        values[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-    }
-}
+static fl_code autocontrast(work *w) { return step(w, (fl_colour_step){.kind = FL_COLOUR_AUTOCONTRAST}); }
 
-static void equalize_table(const uint32_t counts[256], uint8_t values[256]) {
-    int last = 255;
-    while (last > 0 && !counts[last]) last--;
-    uint64_t below = 0;
-    for (int i = 0; i < last; i++) below += counts[i];
-    const uint64_t by = below / 255;
-    uint64_t n = by / 2;
-    for (int i = 0; i < 256; n += counts[i++]) {
-        const uint64_t value = by ? n / by : (uint64_t)i;
-        values[i] = (uint8_t)(value > 255 ? 255 : value);
-    }
-}
-
-/* A table for each channel, by how often each of its values occurs. */
-static fl_code by_counts(work *w, void (*table_of)(const uint32_t counts[256], uint8_t values[256])) {
-    uint32_t counts[3][256];
-    const fl_code code = flush(w);
-    if (code) return code;
-    fl_colour_counts(pixels_of(w), count_of(w), 3, counts[0]);
-    for (int c = 0; c < 3; c++) table_of(counts[c], w->tables[0][c]);
-    return step(w, (fl_colour_step){.kind = FL_COLOUR_TABLE, .tables = w->tables[0][0]});
-}
+static fl_code equalize(work *w) { return step(w, (fl_colour_step){.kind = FL_COLOUR_EQUALIZE}); }
 
 /* ---- warps */
 
@@ -373,8 +329,8 @@ static fl_code policy_op(work *w, uint32_t kind, uint32_t bin, bool negative) {
     case SHARPNESS: return sharpness(w, 1.0 + value);
     case POSTERIZE: return posterize(w, value);
     case SOLARIZE: return solarize(w, value);
-    case AUTOCONTRAST: return by_counts(w, autocontrast_table);
-    case EQUALIZE: return by_counts(w, equalize_table);
+    case AUTOCONTRAST: return autocontrast(w);
+    case EQUALIZE: return equalize(w);
     case INVERT: return solarize(w, 0);
     default: return FL_OK;
     }
@@ -472,8 +428,8 @@ static fl_code run(work *w) {
     case FL_OP_SOLARIZE: return solarize(w, op->options[0]);
     case FL_OP_POSTERIZE: return posterize(w, op->options[0]);
     case FL_OP_INVERT: return solarize(w, 0);
-    case FL_OP_EQUALIZE: return by_counts(w, equalize_table);
-    case FL_OP_AUTOCONTRAST: return by_counts(w, autocontrast_table);
+    case FL_OP_EQUALIZE: return equalize(w);
+    case FL_OP_AUTOCONTRAST: return autocontrast(w);
     case FL_OP_SHARPNESS: return sharpness(w, op->options[0]);
     case FL_OP_GAUSSIAN_BLUR: return gaussian_blur(w);
     case FL_OP_ROTATE: return rotate(w, between(w, op->options[0], op->options[1]));

@@ -12,6 +12,8 @@ cdef extern from "colour/steps.h" nogil:
         FL_COLOUR_HUE
         FL_COLOUR_TABLE
         FL_COLOUR_CONTRAST
+        FL_COLOUR_AUTOCONTRAST
+        FL_COLOUR_EQUALIZE
         FL_COLOUR_SMOOTH
         FL_COLOUR_SHARPEN
         FL_COLOUR_BLUR

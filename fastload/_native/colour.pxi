@@ -2,8 +2,9 @@
 # (height, width, 1) or (height, width).
 
 from fastload._native.c_colour cimport (
-    fl_colour_band, fl_colour_blend, FL_COLOUR_BLEND, FL_COLOUR_BLUR, FL_COLOUR_BICUBIC, FL_COLOUR_BILINEAR, fl_colour_canvas,
+    FL_COLOUR_AUTOCONTRAST, fl_colour_band, fl_colour_blend, FL_COLOUR_BLEND, FL_COLOUR_BLUR, FL_COLOUR_BICUBIC, FL_COLOUR_BILINEAR, fl_colour_canvas,
     FL_COLOUR_CONTRAST, fl_colour_convolve, fl_colour_kernel, FL_COLOUR_KERNEL_MOST,
+    FL_COLOUR_EQUALIZE,
     fl_colour_counts, fl_colour_filter, fl_colour_gaussian_radius, FL_COLOUR_GREY, FL_COLOUR_H,
     fl_colour_hsv, FL_COLOUR_HUE, fl_colour_light, fl_colour_map, FL_COLOUR_NEAREST, fl_colour_run, FL_COLOUR_S,
     FL_COLOUR_SATURATE, FL_COLOUR_SHARPEN, FL_COLOUR_SMOOTH, fl_colour_step, FL_COLOUR_TABLE, FL_COLOUR_V,
@@ -23,6 +24,8 @@ _COLOUR_STEPS = {
     "hue": FL_COLOUR_HUE,
     "table": FL_COLOUR_TABLE,
     "contrast": FL_COLOUR_CONTRAST,
+    "autocontrast": FL_COLOUR_AUTOCONTRAST,
+    "equalize": FL_COLOUR_EQUALIZE,
     "smooth": FL_COLOUR_SMOOTH,
     "sharpen": FL_COLOUR_SHARPEN,
     "blur": FL_COLOUR_BLUR,
@@ -73,7 +76,8 @@ def colour(image, steps):
     Args:
         image: uint8 (height, width, 3), (height, width, 1) or (height, width); it stays as it is.
         steps: tuples. ("blend", level, factor): Image.blend from a constant; ("saturate", factor):
-            ImageEnhance.Color; ("contrast", factor): ImageEnhance.Contrast; ("grey",): convert("L") and back;
+            ImageEnhance.Color; ("contrast", factor): ImageEnhance.Contrast; ("autocontrast",) and ("equalize",):
+            ImageOps; ("grey",): convert("L") and back;
             ("hue", shift): shift added to H of mode HSV; ("table", bytes): Image.point, 256 bytes a channel;
             ("smooth",): ImageFilter.SMOOTH; ("sharpen", factor): ImageEnhance.Sharpness;
             ("blur", x, y, passes): so many box blurs of these radii. "saturate", "grey" and "hue" need three

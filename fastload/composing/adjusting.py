@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 from PIL import Image
@@ -31,28 +31,29 @@ _Function: TypeAlias = Callable[..., Any]
 _Compose: TypeAlias = Callable[..., Step | None]
 
 
-def _is_factor(value: object, most: float = FACTOR_MOST) -> bool:
+def is_factor(value: object, most: float = FACTOR_MOST) -> TypeGuard[float]:
+    """Returns True for a number that is at most so far from 0."""
     return isinstance(value, int | float) and abs(value) <= most
 
 
 def _brightness(mode: str, factor: float) -> Step | None:
-    return Blend(bytes(4 if mode == "RGB" else 1), float(factor)) if _is_factor(factor) else None
+    return Blend(bytes(4 if mode == "RGB" else 1), float(factor)) if is_factor(factor) else None
 
 
 def _contrast(mode: str, factor: float) -> Step | None:
-    return Contrast(float(factor)) if _is_factor(factor) else None
+    return Contrast(float(factor)) if is_factor(factor) else None
 
 
 def _saturation(mode: str, factor: float) -> Step | None:
-    return Saturate(float(factor)) if mode == "RGB" and _is_factor(factor) else None
+    return Saturate(float(factor)) if mode == "RGB" and is_factor(factor) else None
 
 
 def _sharpness(mode: str, factor: float) -> Step | None:
-    return Sharpen(float(factor)) if _is_factor(factor) else None
+    return Sharpen(float(factor)) if is_factor(factor) else None
 
 
 def _hue(mode: str, factor: float) -> Step | None:
-    return Hue(int(factor * 255) & 255) if mode == "RGB" and _is_factor(factor, 0.5) else None
+    return Hue(int(factor * 255) & 255) if mode == "RGB" and is_factor(factor, 0.5) else None
 
 
 _RAMP = np.arange(256, dtype=np.uint8)
@@ -73,7 +74,7 @@ def _posterize(mode: str, bits: int) -> Step | None:
 
 
 def _solarize(mode: str, threshold: float) -> Step | None:
-    if not _is_factor(threshold):
+    if not is_factor(threshold):
         return None
     return _point(mode, np.where(_RAMP < float(threshold), _RAMP, 255 - _RAMP))
 

@@ -15,7 +15,7 @@ from fastload.lazy.functions import aside
 from fastload.lazy.pixels import Floats
 from fastload.lazy.recipe import STEPS_MOST, Recipe
 from fastload.lazy.resizing import Sink
-from fastload.lazy.steps import Size, Step
+from fastload.lazy.steps import Step
 
 AT_ONCE = 8
 """Steps that a transform adds at most."""
@@ -36,28 +36,20 @@ class Picture:
         self.recipe, self._like, self._image = recipe, like, image
 
     @classmethod
-    def of(cls, image: object) -> Picture | None:
-        """The picture of a lazy image whose file has been read; None for anything else, and for an image with
-        so many steps that there may be no room for those of another transform."""
+    def of(cls, image: Any) -> Picture | None:
+        """The picture of a lazy image whose file has been read; None for anything else."""
         if type(image) not in images.KINDS or not images.is_read(image):
             return None
         core = images.core_of(image)
         recipe = None if core is None else core.recipe()
-        if (
-            recipe is None
-            or recipe.length > STEPS_MOST - AT_ONCE
-            or (recipe.mode, recipe.size) != _form(image)
-        ):
+        if recipe is None or (recipe.mode, recipe.size) != (image.mode, image.size):
             return None
-        return cls(recipe, image, image)  # type: ignore[arg-type]
+        return cls(recipe, image, image)
 
-    def then(self, *steps: Step, keeps_info: bool = True) -> Picture:
-        """The picture after some steps, at most AT_ONCE."""
-        recipe = self.recipe
-        for step in steps:
-            longer = recipe.then(step)
-            assert longer is not None  # there was room for them
-            recipe = longer
+    def then(self, step: Step, keeps_info: bool = True) -> Picture:
+        """The picture after one of the AT_ONCE steps at most for which it had room."""
+        recipe = self.recipe.then(step)
+        assert recipe is not None
         return Picture(recipe, self._like if keeps_info else Image.Image())
 
     @property
@@ -91,10 +83,6 @@ class Picture:
         counts.straight()
         self.recipe.write(Sink(layout, lut, made.numpy()))
         return made if layout == "CHW" else made.permute(2, 0, 1)
-
-
-def _form(image: Any) -> tuple[str, Size]:
-    return image.mode, image.size
 
 
 class _Faces(threading.local):

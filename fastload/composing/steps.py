@@ -6,8 +6,8 @@ that are not plainly right, and for images of another mode."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeGuard
 
 import torch
 from PIL import Image
@@ -18,18 +18,18 @@ from fastload.composing import adjusting
 from fastload.composing.picture import Picture
 from fastload.lazy.colours import Grey, agrees
 from fastload.lazy.core_image import is_size
+from fastload.lazy.functions import FACTOR_MOST
 from fastload.lazy.steps import Crop, Resize, Size, Transpose
 
 Run: TypeAlias = Callable[[Any, Picture], Picture | None]
 """A transform's function."""
 _JITTERS = ("adjust_brightness", "adjust_contrast", "adjust_saturation", "adjust_hue")
 """Functions that ColorJitter numbers."""
-_MOST = 1e30
 
 
 def _random_resized_crop(of: Any, picture: Picture) -> Picture | None:
     filter, size = _filter(of), of.size
-    if filter is None or type(size) not in (tuple, list) or not is_size((*size[::-1],)):
+    if filter is None or not _are_sides(size, 2) or not is_size((size[1], size[0])):
         return None
     top, left, height, width = of.get_params(picture.face(), of.scale, of.ratio)
     cropped = picture.then(Crop((left, top, left + width, top + height)))
@@ -42,11 +42,7 @@ def _resize(of: Any, picture: Picture) -> Picture | None:
         return None
     if type(size) is int:
         size = [size]
-    if (
-        type(size) not in (tuple, list)
-        or not 1 <= len(size) <= 2
-        or not all(type(each) is int for each in size)
-    ):
+    if not _are_sides(size, 1, 2):
         return None
     width, height = picture.recipe.size
     made = tuple(F._compute_resized_output_size((height, width), size, None)[::-1])
@@ -56,6 +52,11 @@ def _resize(of: Any, picture: Picture) -> Picture | None:
 def _resized(picture: Picture, size: Size, filter: int) -> Picture:
     before = picture.recipe.size
     return picture if before == size else picture.then(Resize(size, filter, (0, 0, *before)))
+
+
+def _are_sides(value: object, *counts: int) -> TypeGuard[Sequence[int]]:
+    """Returns True for a list or tuple of so many integers."""
+    return isinstance(value, tuple | list) and len(value) in counts and {*map(type, value)} == {int}
 
 
 def _filter(of: Any) -> int | None:
@@ -68,7 +69,7 @@ def _filter(of: Any) -> int | None:
 
 def _center_crop(of: Any, picture: Picture) -> Picture | None:
     size = of.size
-    if type(size) not in (tuple, list) or len(size) != 2 or not all(type(each) is int for each in size):
+    if not _are_sides(size, 2):
         return None
     (width, height), (down, across) = picture.recipe.size, size
     if not (0 < across <= width and 0 < down <= height):
@@ -79,7 +80,7 @@ def _center_crop(of: Any, picture: Picture) -> Picture | None:
 
 def _random_crop(of: Any, picture: Picture) -> Picture | None:
     size, (width, height) = of.size, picture.recipe.size
-    if of.padding is not None or type(size) not in (tuple, list) or not is_size((*size,)):
+    if of.padding is not None or not _are_sides(size, 2) or not is_size((size[0], size[1])):
         return None
     if size[0] > height or size[1] > width:
         return None
@@ -102,7 +103,9 @@ def _random_grayscale(of: Any, picture: Picture) -> Picture | None:
 
 def _color_jitter(of: Any, picture: Picture) -> Picture | None:
     ranges = of.brightness, of.contrast, of.saturation, of.hue
-    if picture.recipe.mode != "RGB" or not all(map(_is_range, ranges, (_MOST, _MOST, _MOST, 0.5))):
+    if picture.recipe.mode != "RGB" or not all(
+        map(_is_range, ranges, (FACTOR_MOST, FACTOR_MOST, FACTOR_MOST, 0.5))
+    ):
         return None
     if not all(map(adjusting.agrees, _JITTERS)):
         return None
@@ -118,10 +121,7 @@ def _is_range(value: object, most: float) -> bool:
     """Returns True for a range (from, to) of finite floats, or None."""
     if value is None:
         return True
-    return type(value) in (tuple, list) and all(
-        isinstance(each, int | float) and abs(each) <= most
-        for each in value  # type: ignore[attr-defined]
-    )
+    return isinstance(value, tuple | list) and all(adjusting.is_factor(each, most) for each in value)
 
 
 def run_of() -> dict[type, Run]:

@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-from PIL import Image
+from PIL import Image, ImageOps
 from PIL import _imaging as library
 
 from fastload._native import core
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 Native: TypeAlias = tuple[str | int | float | bytes, ...]
 """A step as core.colour() takes it."""
-Counts: TypeAlias = npt.NDArray[np.int64]
-_RAMP = np.arange(256, dtype=np.uint8)
 SMOOTH = ((3, 3), 13, 0, (1, 1, 1, 1, 5, 1, 1, 1, 1))
 """Arguments that ImageFilter.SMOOTH gives the filter() of a core image."""
 
@@ -259,69 +256,44 @@ class Point(_Tables, Colour):
         return core.point(list(self.tables), None)
 
 
-class _ByCounts(Proved):
-    """Mixin of steps that are tables, which follow from how often each channel has each value."""
+class _ByCounts(Colour):
+    """Mixin of steps that are a table for each channel, which follows from how often it has each value."""
 
     __slots__ = ()
-
-    @staticmethod
-    def table(counts: Counts) -> Array:
-        """The tables (channels, 256), by counts (channels, 256)."""
-        raise NotImplementedError
 
     def fourth(self, value: int | None, size: Size) -> int | None:
         """As Step.fourth."""
         return 0
 
-    def natively(self, pixels: Array) -> Array:
-        """As Proved.natively."""
-        table = self.table(core.colour_counts(pixels).astype(np.int64))
-        return core.colour(pixels, [("table", table.tobytes())])
+
+class Autocontrast(_ByCounts):
+    """ImageOps.autocontrast without a cutoff."""
+
+    __slots__ = ()
+
+    @property
+    def native(self) -> Native:
+        """As Colour.native."""
+        return ("autocontrast",)
 
     def on_core(self, core: Core) -> Core:
         """As Step.on_core."""
-        counts = np.array(core.histogram(), np.int64).reshape(-1, 256)
-        return core.point(self.table(counts).ravel().tolist(), None)
-
-
-class Autocontrast(_ByCounts):
-    """ImageOps.autocontrast without a cutoff: each channel from its least value at 0 to its largest at
-    255."""
-
-    __slots__ = ()
-
-    @staticmethod
-    def table(counts: Counts) -> Array:
-        """As _ByCounts.table."""
-        out = np.empty((len(counts), 256), np.uint8)
-        for row, of in zip(out, counts, strict=True):
-            found = np.flatnonzero(of)
-            low, high = int(found[0]), int(found[-1])
-            if high <= low:
-                row[:] = _RAMP
-            else:
-                scale = 255.0 / (high - low)
-                row[:] = np.clip(np.trunc(_RAMP * scale + -low * scale), 0, 255)
-        return out
+        return ImageOps.autocontrast(Image.Image()._new(core)).im
 
 
 class Equalize(_ByCounts):
-    """ImageOps.equalize: each channel's values by their ranks."""
+    """ImageOps.equalize."""
 
     __slots__ = ()
 
-    @staticmethod
-    def table(counts: Counts) -> Array:
-        """As _ByCounts.table."""
-        out = np.empty((len(counts), 256), np.uint8)
-        for row, of in zip(out, counts, strict=True):
-            found = of[of > 0]
-            step = int(found.sum() - found[-1]) // 255 if len(found) > 1 else 0
-            if step == 0:
-                row[:] = _RAMP
-            else:
-                row[:] = np.minimum((step // 2 + np.cumsum(of) - of) // step, 255)
-        return out
+    @property
+    def native(self) -> Native:
+        """As Colour.native."""
+        return ("equalize",)
+
+    def on_core(self, core: Core) -> Core:
+        """As Step.on_core."""
+        return ImageOps.equalize(Image.Image()._new(core)).im
 
 
 class _Radii(NamedTuple):
