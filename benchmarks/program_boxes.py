@@ -31,6 +31,12 @@ CLASSES = 8
 _Pair = tuple[Any, dict[str, Any]]
 
 
+def opened(path: str, mode: str = "RGB") -> Image.Image:
+    """The image of a file, as torchvision's pil_loader makes it."""
+    with open(path, "rb") as file:
+        return Image.open(file).convert(mode)
+
+
 class Boxes(Dataset[_Pair]):
     """A list of files with four boxes each, and a transform of both."""
 
@@ -43,7 +49,7 @@ class Boxes(Dataset[_Pair]):
         return len(self.files)
 
     def __getitem__(self, index: int) -> _Pair:
-        image = Image.open(self.files[index]).convert("RGB")
+        image = opened(self.files[index])
         x, y, across, down = self.shares[index].T
         width, height = image.size
         left, top = x * 0.6 * width, y * 0.6 * height
@@ -159,7 +165,7 @@ class Masks(Dataset[Any]):
         return len(self.files)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        image, mask = Image.open(self.files[index]).convert("RGB"), Image.open(self.masks[index])
+        image, mask = opened(self.files[index]), opened(self.masks[index], "L")
         size = [random.randint(260, 1040)]
         image = F.resize(image, size, antialias=True)
         mask = F.resize(mask, size, interpolation=InterpolationMode.NEAREST)
@@ -181,7 +187,7 @@ def segmentation(root: Path) -> Any:
     if not (folder / "done").exists():
         folder.mkdir(parents=True, exist_ok=True)
         for file, mask in zip(files, masks, strict=True):
-            light = np.asarray(Image.open(file).convert("L")) // (256 // CLASSES)
+            light = np.asarray(opened(file, "L")) // (256 // CLASSES)
             made = f"{mask}.{os.getpid()}"  # four processes begin at once
             Image.fromarray(light).save(made, format="png")
             os.replace(made, mask)

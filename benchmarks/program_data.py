@@ -25,7 +25,7 @@ from torch.utils.data import Dataset, default_collate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from program_boxes import Detection, Detr, RtDetr, boxes, listed, segmentation
+from program_boxes import Detection, Detr, RtDetr, boxes, listed, opened, segmentation
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 
@@ -35,7 +35,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Photos(Dataset[Any]):
-    """A list of files and labels, opened as torchvision's pil_loader opens them, and a transform."""
+    """A list of files and labels, and a transform of their images."""
 
     def __init__(self, root: Path, transform: Callable[[Image.Image], Any]) -> None:
         self.files = [(str(path), label) for path, label in list_folder(root)]
@@ -46,9 +46,7 @@ class Photos(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         path, label = self.files[index]
-        with open(path, "rb") as file:
-            image = Image.open(file).convert("RGB")
-        return self.transform(image), label
+        return self.transform(opened(path)), label
 
 
 def floats() -> list[Any]:

@@ -182,7 +182,7 @@ def test_images_are_opened_in_one_place() -> None:
         for name, node in nodes
         if isinstance(node, ast.Attribute) and node.attr == "open" and getattr(node.value, "id", "") in names
     ]
-    assert calls == ["images.py", "program_data.py"]
+    assert calls == ["images.py", "program_boxes.py"]
 
 
 def test_formats_that_are_read(tmp_path: Path) -> None:
