@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastload.dataset.mixture import Mixture
     from fastload.dataset.packed import PackedDataset
     from fastload.health import HealthMonitor
+    from fastload.lazy.imread import imread
     from fastload.loader import FastLoader, accelerate
     from fastload.packing import attach, convert, export, index, pack
     from fastload.sampling.buckets import BucketBatchSampler
@@ -48,6 +49,7 @@ __all__ = [
     "drop_columns",
     "errors",
     "export",
+    "imread",
     "index",
     "pack",
     "prune",
@@ -81,6 +83,7 @@ _HOMES = {
     "pull": ("fastload.transfer", "pull"),
     "push": ("fastload.transfer", "push"),
     "export": ("fastload.packing", "export"),
+    "imread": ("fastload.lazy.imread", "imread"),
     "index": ("fastload.packing", "index"),
     "pack": ("fastload.packing", "pack"),
     "read": ("fastload.sources.read", "read"),

@@ -10,8 +10,8 @@ name proves nothing: functools.wraps copies it, and anybody can set it. So code 
 2. So a replaced function is found whenever it was replaced: before fastload was imported, before the first
    plan, or between two epochs; and one that was given another code object in place is found too.
 3. That comparison is made once. Later ones compare the identities of the functions, and of their code
-   objects, with what they were in the last comparison. This takes some microseconds, so that every plan can
-   ask.
+   objects, with what they were in the last two comparisons: with stand-ins in their places, and without. This
+   takes some microseconds, so that every plan can ask.
 4. No library is imported for this, and nothing is written into one. A module that is not imported has nothing
    to replace. A module whose code cannot be read again counts as replaced.
 5. Only functions are compared, and that the class of a name is the one that its module defines. Of a
@@ -111,16 +111,16 @@ class OwnCode:
 
     def __init__(self, *places: str | type | tuple[str | type, Sequence[str]]) -> None:
         self._places = [place if isinstance(place, tuple) else (place, None) for place in places]
-        self._seen: tuple[Callable[[], bool], str] = (lambda: False), ""
+        self._seen: tuple[tuple[Callable[[], bool], str], ...] = ()
 
     def replaced(self) -> str:
         """A clause that names the first function that is not the library's own; "" where all are."""
-        holds, clause = self._seen
-        if holds():
-            return clause
+        for holds, clause in self._seen:
+            if holds():
+                return clause
         snapshot = core.Snapshot(*self._looked_at())
         clause = self._compare()
-        self._seen = snapshot.holds, clause
+        self._seen = ((snapshot.holds, clause), *self._seen[:1])
         return clause
 
     def _looked_at(self) -> tuple[list[Place], list[FunctionType]]:

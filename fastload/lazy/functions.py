@@ -211,14 +211,20 @@ def put() -> None:
     """Puts the stand-ins into PIL.Image, each unless a program has put something there."""
     global _here
     _here = True
-    for name, met in _MET.items():
+    missing = [name for name in _MET if _is_pillows(name)]
+    if not missing or pillow_code.replaced():
+        return
+    for name in missing:
         held: _Function = vars(Image)[name]
-        if held is _ours.get(name) or original(held) is not held or pillow_code.replaced():
-            continue
         if _own.get(name) is not held:
-            _own[name], _ours[name] = held, met(held)
+            _own[name], _ours[name] = held, _MET[name](held)
             stand_in(_ours[name], held)
         setattr(Image, name, _ours[name])
+
+
+def _is_pillows(name: str) -> bool:
+    held = vars(Image)[name]
+    return held is not _ours.get(name) and original(held) is held
 
 
 @contextmanager

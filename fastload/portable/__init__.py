@@ -37,6 +37,7 @@ NATIVE_ONLY = (
     "drop",
     "drop_columns",
     "export",
+    "imread",
     "index",
     "pack",
     "prune",

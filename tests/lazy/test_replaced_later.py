@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 from lazy_helpers import both, files, is_lazy, lazily, outcome
 from PIL import Image, ImageFile, ImageOps, ImagePalette, JpegImagePlugin
 
+from fastload.lazy.opening import opened_lazily
+from fastload.lazy.pillow_code import _PillowCode
+
 CLASSES = (Image.Image, ImageFile.ImageFile, JpegImagePlugin.JpegImageFile)
 PARTS = sorted(
     (
@@ -313,3 +316,19 @@ def test_an_image_that_is_looked_at_twice_is_lazy_again() -> None:
         assert not is_lazy(Image.open(io.BytesIO(files()["420"])))
         patched.undo()
         assert is_lazy(Image.open(io.BytesIO(files()["420"])))
+
+
+def test_code_is_compared_once_for_images_that_are_lazy_around_single_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stand-ins are put into Pillow and taken away around each batch of a loader without workers: no
+    comparison of code is made again for that."""
+    data, new = files()["420"], Image.new
+    compared: list[int] = []
+    compare = _PillowCode._compare
+    monkeypatch.setattr(_PillowCode, "_compare", lambda self: (compared.append(1), compare(self))[1])
+    for _ in range(10):
+        with opened_lazily("exact"):
+            Image.open(io.BytesIO(data)).convert("RGB").resize((9, 9)).tobytes()
+        before, compared[:] = len(compared), []
+    assert (before, Image.new) == (0, new)
