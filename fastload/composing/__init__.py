@@ -18,6 +18,7 @@ _WAITING = {
     "to_tensor": "torchvision.transforms.functional",
     "blurring": "torchvision.transforms.functional",
     "compose": "torchvision.transforms.transforms",
+    "compose_v2": "torchvision.transforms.v2",
 }
 """Modules of torchvision's by the file here that waits for them."""
 

@@ -28,13 +28,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.modules import module as modules
 from torchvision.transforms import transforms as v1
 
 from fastload.common import originals
 from fastload.common.originals import OwnCode
-from fastload.common.torch_modes import is_watched
 from fastload.composing import steps
+from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
 from fastload.composing.normalizing import rounded
 from fastload.composing.picture import Picture
 from fastload.lazy import counts, images
@@ -61,15 +60,9 @@ _OWN = OwnCode(
         ("get_dimensions", "crop", "resize", "hflip", "vflip", "to_grayscale", "_is_pil_image"),
     ),
     ("torchvision.transforms._functional_tensor", ("convert_image_dtype", "normalize", "_max_value")),
-    ("torch.nn.modules.module:Module", ("__call__", "_call_impl", "_wrapped_call_impl")),
+    MODULE_CODE,
 )
 _CHANNELS = 3
-_HOOKS = (
-    *("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks"),
-    "_global_forward_pre_hooks",
-)
-_OF_OBJECTS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_METHODS = ("forward", "get_params", "_compiled_call_impl")
 
 
 def exchange() -> None:
@@ -81,22 +74,11 @@ def exchange() -> None:
 def _met(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def call(self: Any, img: Any) -> object:
-        if type(img) in images.KINDS and type(self) is v1.Compose and _is_usual():
+        if type(img) in images.KINDS and type(self) is v1.Compose and is_usual(_OWN):
             return _value(_run_all(self.transforms, img))
         return own(self, img)
 
     return call
-
-
-def _is_usual() -> bool:
-    """Returns True if nothing but the transforms' own code would run."""
-    held = vars(modules)
-    return not (
-        any(held[name] for name in _HOOKS)
-        or _OWN.replaced()
-        or is_watched()
-        or torch.get_default_dtype() is not torch.float32
-    )
 
 
 def _value(value: object) -> object:
@@ -122,11 +104,11 @@ def _run(transform: Any, picture: Picture) -> object:
     """The value after one transform."""
     kind = type(transform)
     if kind in _RUNS:
-        made = _RUNS[kind](transform, picture) if _is_plain(transform) else None
+        made = _RUNS[kind](transform, picture) if is_plain(transform) else None
         if made is not None:
             counts.composed(kind.__name__)
             return made
-    elif kind is v1.RandomApply and _is_plain(transform):
+    elif kind is v1.RandomApply and is_plain(transform):
         return picture if transform.p < torch.rand(1) else _run_all(transform.transforms, picture)
     elif kind is v1.Compose:
         return _run_all(transform.transforms, picture)
@@ -138,14 +120,6 @@ def _run(transform: Any, picture: Picture) -> object:
         return _run_all([transform.transforms[each] for each in order], picture)
     counts.apart(kind.__name__)
     return transform(picture.image())
-
-
-def _is_plain(transform: Any) -> bool:
-    """Returns True for a module without hooks, and without a method of its own."""
-    held = transform.__dict__
-    return not any(held.get(name) for name in _OF_OBJECTS) and not any(
-        held.get(name) is not None for name in _METHODS
-    )
 
 
 def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Floats, str] | None]:
@@ -161,7 +135,7 @@ def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Flo
     else:
         return 1, None
     numbers = None
-    if kinds[count : count + 1] == [v1.Normalize] and _is_plain(transforms[count]):
+    if kinds[count : count + 1] == [v1.Normalize] and is_plain(transforms[count]):
         numbers = rounded(transforms[count].mean, transforms[count].std, _CHANNELS)
     if numbers is None:
         return count, (_table((), ()), layout)
@@ -169,7 +143,7 @@ def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Flo
 
 
 def _is_to_floats(transform: Any) -> bool:
-    return transform.dtype is torch.float32 and _is_plain(transform)
+    return transform.dtype is torch.float32 and is_plain(transform)
 
 
 def _tensor(picture: Picture, table: Floats, layout: str) -> torch.Tensor:

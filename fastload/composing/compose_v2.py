@@ -1,0 +1,201 @@
+"""torchvision's v2.Compose of a sample with a lazy image: the sample is taken apart once, and its image ends
+in one tensor.
+
+NOTE [ compose_v2: samples taken apart once ]
+Each of torchvision's v2 transforms flattens its inputs, transforms those that it has to, and puts them
+together again; the last ones make a tensor of bytes, one of floats, and normalise that. In a worker
+Compose.forward is exchanged, as NOTE [ compose: whole transforms of a lazy image ] has it for the first
+version.
+1. A transform whose forward() is torchvision's runs by its own methods, which a subclass may have overridden,
+   on the flat values. Any other is called as it is, with the sample put together again.
+2. The same container is returned as long as no transform has made another.
+3. PILToTensor or ToImage with ToDtype(torch.float32, scale=True), and with Normalize behind them, are a table
+   of 256 floats for each channel, which torchvision's functions make. So it is for one lazy image, where
+   torchvision would convert no other value of the sample.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import _transform as base
+from torchvision.transforms.v2.functional import _misc as kernels
+
+from fastload.common import originals
+from fastload.common.originals import OwnCode
+from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
+from fastload.composing.normalizing import rounded
+from fastload.composing.picture import Picture
+from fastload.lazy import counts, images
+from fastload.lazy.pixels import Floats
+
+_V2 = "torchvision.transforms.v2"
+_OWN = OwnCode(
+    (f"{_V2}._transform:Transform", ("forward", "_needs_transform_list", "_call_kernel", "make_params")),
+    (f"{_V2}._transform:_RandomApplyTransform", ("forward",)),
+    *(
+        (f"{_V2}.{place}", ("forward", "transform", "check_inputs"))
+        for place in (
+            *("_container:Compose", "_container:RandomApply", "_type_conversion:PILToTensor"),
+            *("_type_conversion:ToImage", "_misc:ToDtype", "_misc:Normalize"),
+        )
+    ),
+    (f"{_V2}._utils", ("check_type", "has_any")),
+    (f"{_V2}.functional._misc", ("to_dtype", "to_dtype_image", "normalize", "normalize_image")),
+    (f"{_V2}.functional._type_conversion", ("to_image",)),
+    (f"{_V2}.functional._utils", ("_get_kernel", "is_pure_tensor")),
+    ("torchvision.transforms.functional", ("pil_to_tensor",)),
+    MODULE_CODE,
+)
+_FORWARD = base.Transform.forward
+_RANDOM_FORWARD = base._RandomApplyTransform.forward
+_BESIDE = (tv_tensors.BoundingBoxes, tv_tensors.Mask, getattr(tv_tensors, "KeyPoints", tv_tensors.Mask))
+"""Classes of torchvision's tensors that ToDtype and Normalize leave as they are."""
+_CHANNELS = 3
+
+
+def exchange() -> None:
+    """Exchanges Compose.forward in this process; torchvision's v2 transforms are imported."""
+    if not _OWN.replaced() and hasattr(base.Transform, "make_params"):
+        originals.exchange(v2.Compose, "forward", _met)
+
+
+def _met(own: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(own)
+    def forward(self: Any, *inputs: Any) -> object:
+        if type(self) is v2.Compose and self.transforms and _has_lazy(inputs) and is_usual(_OWN):
+            return _run_all(self.transforms, inputs)
+        return own(self, *inputs)
+
+    return forward
+
+
+def _has_lazy(inputs: Sequence[Any]) -> bool:
+    """Returns True if a lazy image is one of the inputs, or in one of them."""
+    for value in inputs:
+        held = value.values() if type(value) is dict else value if type(value) in (tuple, list) else (value,)
+        if any(type(each) in images.KINDS for each in held):
+            return True
+    return False
+
+
+class _Sample:
+    """The inputs of a transform, and the flat values that they are made of."""
+
+    def __init__(self, inputs: tuple[Any, ...]) -> None:
+        self._whole = inputs if len(inputs) > 1 else inputs[0]
+        self.flat, self._spec = tree_flatten(self._whole)
+        self._changed = False
+
+    def set(self, flat: list[Any]) -> None:
+        """Puts other values in the place of the flat ones."""
+        self.flat, self._changed = flat, True
+
+    def whole(self) -> Any:
+        """The inputs with the flat values in their places: the same object, if none was set."""
+        return tree_unflatten(self.flat, self._spec) if self._changed else self._whole
+
+
+def _run_all(transforms: Sequence[Any], inputs: tuple[Any, ...]) -> Any:
+    """What Compose.forward returns."""
+    several, left, value, sample = len(inputs) > 1, list(transforms), None, None
+    while left:
+        count, forward = 1, getattr(type(left[0]), "forward", None)
+        if forward in (_FORWARD, _RANDOM_FORWARD) and is_plain(left[0]):
+            sample = sample or _Sample(tuple(inputs))
+            count = _to_floats(left, sample) or _run(left[0], sample)
+        else:
+            if sample is not None:
+                value, sample = sample.whole(), None
+                inputs = value if several else (value,)
+            value = _called(left[0], inputs)
+            inputs = value if several else (value,)
+        del left[:count]
+    return value if sample is None else sample.whole()
+
+
+def _called(transform: Any, inputs: tuple[Any, ...]) -> Any:
+    applies = type(transform) is v2.RandomApply and is_plain(transform)
+    if applies and transform.transforms and _has_lazy(inputs):
+        if torch.rand(1) >= transform.p:
+            return inputs if len(inputs) > 1 else inputs[0]
+        return _run_all(transform.transforms, inputs)
+    return transform(*inputs)
+
+
+def _run(transform: Any, sample: _Sample) -> int:
+    """Transforms a sample as forward() does; 1: the transforms that were run."""
+    flat = sample.flat
+    transform.check_inputs(flat)
+    if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
+        return 1
+    needed = transform._needs_transform_list(flat)
+    params = transform.make_params([value for value, needs in zip(flat, needed, strict=True) if needs])
+    sample.set(
+        [
+            transform.transform(value, params) if needs else value
+            for value, needs in zip(flat, needed, strict=True)
+        ]
+    )
+    return 1
+
+
+def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
+    """Makes a tensor of the image by the first transforms, and returns their number; 0: they make none, or
+    torchvision's own code is to do it."""
+    kinds = [type(each) for each in transforms[:3]]
+    if kinds[0] not in (v2.PILToTensor, v2.ToImage) or kinds[1:2] != [v2.ToDtype]:
+        return 0
+    to_floats = transforms[1]
+    if not (to_floats.dtype is torch.float32 and to_floats.scale is True and is_plain(to_floats)):
+        return 0
+    found = _only_image(sample.flat, kinds[0])
+    if found is None:
+        return 0
+    at, picture = found
+    numbers = None
+    if kinds[2:] == [v2.Normalize] and is_plain(transforms[2]):
+        numbers = rounded(transforms[2].mean, transforms[2].std, _CHANNELS)
+    table = _table(*map(tuple, numbers)) if numbers else _table((), ())
+    floats: torch.Tensor = picture.floats(table, "HWC")
+    if kinds[0] is v2.ToImage:
+        floats = floats.as_subclass(tv_tensors.Image)
+    counts.composed(kinds[0].__name__)
+    sample.set([*sample.flat[:at], floats, *sample.flat[at + 1 :]])
+    return 2 if numbers is None else 3
+
+
+def _only_image(flat: Sequence[Any], kind: type) -> tuple[int, Picture] | None:
+    """The place of the one image of a sample, a lazy one, and its picture; None where another value would be
+    converted, too, or in its place."""
+    at = [number for number, value in enumerate(flat) if isinstance(value, Image.Image)]
+    picture = Picture.of(flat[at[0]]) if len(at) == 1 else None
+    if picture is None or picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
+        return None
+    for number, value in enumerate(flat):
+        if isinstance(value, np.ndarray):
+            return None
+        if isinstance(value, torch.Tensor) and type(value) not in _BESIDE:
+            if isinstance(value, tv_tensors.TVTensor) or (kind is v2.PILToTensor and number < at[0]):
+                return None
+    return at[0], picture
+
+
+@functools.lru_cache(maxsize=32)
+def _table(mean: tuple[float, ...], std: tuple[float, ...]) -> Floats:
+    """The floats that torchvision's functions make of bytes, (3, 256)."""
+    every = torch.arange(256, dtype=torch.uint8, device="cpu").repeat(_CHANNELS, 1).view(_CHANNELS, 16, 16)
+    floats = kernels.to_dtype_image(every, torch.float32, scale=True)
+    if mean:
+        floats = kernels.normalize_image(floats, list(mean), list(std))
+    table: Floats = floats.reshape(_CHANNELS, 256).numpy()
+    table.flags.writeable = False
+    return table
