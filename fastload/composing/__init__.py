@@ -19,6 +19,7 @@ _WAITING = {
     "blurring": "torchvision.transforms.functional",
     "compose": "torchvision.transforms.transforms",
     "compose_v2": "torchvision.transforms.v2",
+    "spaces": "torchvision.transforms.autoaugment",
 }
 """Modules of torchvision's by the file here that waits for them."""
 

@@ -62,6 +62,8 @@ _OWN = OwnCode(
     ("torchvision.transforms._functional_tensor", ("convert_image_dtype", "normalize", "_max_value")),
     MODULE_CODE,
 )
+_FLOATS = (v1.ToTensor, v1.PILToTensor)
+"""Classes of the first transforms that make floats."""
 _CHANNELS = 3
 
 
@@ -125,7 +127,7 @@ def _run(transform: Any, picture: Picture) -> object:
 def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Floats, str] | None]:
     """The table and the layout of the tensor that the first transforms make of a picture, and the number of
     these; 1 and None: the first makes none, or one with strides of its own."""
-    if picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
+    if type(transforms[0]) not in _FLOATS or picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
         return 1, None
     kinds = [type(each) for each in transforms[:3]]
     if kinds[0] is v1.ToTensor:

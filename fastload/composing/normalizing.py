@@ -82,6 +82,11 @@ def rounded(mean: Any, std: Any, channels: int) -> tuple[list[float], list[float
         return None
     if not all(type(each) is float for numbers in (mean, std) for each in numbers):
         return None
+    return _rounded(tuple(mean), tuple(std))
+
+
+@functools.lru_cache(maxsize=32)
+def _rounded(mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[list[float], list[float]] | None:
     with np.errstate(over="ignore"):
         rounded = [[float(np.float32(each)) for each in numbers] for numbers in (mean, std)]
     return None if 0.0 in rounded[1] else (rounded[0], rounded[1])
