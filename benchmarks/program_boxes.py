@@ -2,7 +2,8 @@
 or masks.
 
 The corpus has no boxes: each image has four of them at shares of its size, which follow from its place in
-the list. A mask is a PNG, made once, of eight classes by the light of the image.
+the list. A mask is a PNG, made once, of regions of
+eight classes by the light of the image.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SCALES = (480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800)
 """Lengths of the shorter side that DETR draws from."""
 LONGEST = 1333
-CLASSES = 8
+CLASSES, REGION = 8, 8
+"""Classes of the masks, and the side of the squares that have one: PNGs of some KB, as those of drawn
+outlines are."""
 _Pair = tuple[Any, dict[str, Any]]
 
 
@@ -181,15 +184,16 @@ class Masks(Dataset[Any]):
 
 def segmentation(root: Path) -> Any:
     """The dataset of torchvision's segmentation reference."""
-    folder = Path(__file__).resolve().parents[1] / "build" / "bench" / "programs-masks"
+    folder = Path(__file__).resolve().parents[1] / "build" / "bench" / "programs-regions"
     files = [str(path) for path, _ in list_folder(root)]
     masks = [str(folder / f"{number}.png") for number in range(len(files))]
     if not (folder / "done").exists():
         folder.mkdir(parents=True, exist_ok=True)
         for file, mask in zip(files, masks, strict=True):
-            light = np.asarray(opened(file, "L")) // (256 // CLASSES)
+            image = opened(file, "L")
+            regions = image.reduce(REGION).point(lambda light: light // (256 // CLASSES))
             made = f"{mask}.{os.getpid()}"  # four processes begin at once
-            Image.fromarray(light).save(made, format="png")
+            regions.resize(image.size, Image.Resampling.NEAREST).save(made, format="png")
             os.replace(made, mask)
         (folder / "done").touch()
     return Masks(files, masks)
