@@ -2,8 +2,8 @@
 or masks.
 
 The corpus has no boxes: each image has four of them at shares of its size, which follow from its place in
-the list. A mask is a PNG, made once, of regions of
-eight classes by the light of the image.
+the list. A mask is a PNG, made once, of regions of eight
+classes by the light of the image.
 """
 
 from __future__ import annotations
