@@ -108,18 +108,24 @@ def _run_all(transforms: Sequence[Any], inputs: tuple[Any, ...]) -> Any:
     """What Compose.forward returns."""
     several, left, value, sample = len(inputs) > 1, list(transforms), None, None
     while left:
-        count, forward = 1, getattr(type(left[0]), "forward", None)
+        forward = getattr(type(left[0]), "forward", None)
         if forward in (_FORWARD, _RANDOM_FORWARD) and is_plain(left[0]):
-            sample = sample or _Sample(tuple(inputs))
-            count = _to_floats(left, sample) or _run(left[0], sample)
+            sample = sample or _Sample(inputs)
+            count = _to_floats(left, sample)
+            if count or _run(left[0], sample):
+                del left[: count or 1]
+                continue
+            value = sample.whole()
         else:
-            if sample is not None:
-                value, sample = sample.whole(), None
-                inputs = value if several else (value,)
+            inputs = inputs if sample is None else _inputs(sample.whole(), several)
             value = _called(left[0], inputs)
-            inputs = value if several else (value,)
-        del left[:count]
+        inputs, sample = _inputs(value, several), None
+        del left[0]
     return value if sample is None else sample.whole()
+
+
+def _inputs(value: Any, several: bool) -> tuple[Any, ...]:
+    return tuple(value) if several else (value,)
 
 
 def _called(transform: Any, inputs: tuple[Any, ...]) -> Any:
@@ -131,21 +137,24 @@ def _called(transform: Any, inputs: tuple[Any, ...]) -> Any:
     return transform(*inputs)
 
 
-def _run(transform: Any, sample: _Sample) -> int:
-    """Transforms a sample as forward() does; 1: the transforms that were run."""
+def _run(transform: Any, sample: _Sample) -> bool:
+    """Transforms a sample as forward() does. False: it is to be taken apart again, since the transform has
+    made other things than tensors and images."""
     flat = sample.flat
     transform.check_inputs(flat)
     if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
-        return 1
+        return True
     needed = transform._needs_transform_list(flat)
     params = transform.make_params([value for value, needs in zip(flat, needed, strict=True) if needs])
-    sample.set(
-        [
-            transform.transform(value, params) if needs else value
-            for value, needs in zip(flat, needed, strict=True)
-        ]
+    made = [
+        transform.transform(value, params) if needs else value
+        for value, needs in zip(flat, needed, strict=True)
+    ]
+    sample.set(made)
+    return all(
+        isinstance(value, torch.Tensor | Image.Image) or not needs
+        for value, needs in zip(made, needed, strict=True)
     )
-    return 1
 
 
 def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn import Module
 from torch.nn.modules import module as modules
 
 from fastload.common.originals import OwnCode
@@ -36,8 +37,10 @@ def is_usual(own: OwnCode) -> bool:
 
 
 def is_plain(transform: Any) -> bool:
-    """Returns True for a module without hooks, and without a method of its own."""
-    held = transform.__dict__
+    """Returns True for a module that torch calls, without hooks, and without a method of its own."""
+    held, kind = transform.__dict__, type(transform)
+    if kind.__call__ is not Module.__call__ or kind._call_impl is not Module._call_impl:
+        return False
     return not any(held.get(name) for name in _OF_OBJECTS) and not any(
         held.get(name) is not None for name in _METHODS
     )

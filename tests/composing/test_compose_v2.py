@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lazy_helpers import both, counted, files, lazily
 from PIL import Image
@@ -44,6 +44,13 @@ class Shift(v2.Transform):
         return self._call_kernel(F.affine, inpt, 0.0, [params["by"], params["of"]], 1.0, [0.0, 0.0])
 
 
+class Called(v2.RandomHorizontalFlip):
+    """A subclass that is called in another way."""
+
+    def __call__(self, *inputs: Any) -> Any:
+        return super().__call__(*super().__call__(*inputs)) if len(inputs) > 1 else inputs[0]
+
+
 class Twice(v2.RandomHorizontalFlip):
     """A subclass with a forward() of its own."""
 
@@ -73,8 +80,9 @@ known = st.one_of(
     st.builds(v2.RandomIoUCrop),
     st.builds(v2.RandomGrayscale, probabilities),
     st.builds(v2.SanitizeBoundingBoxes, min_size=st.just(1)),
-    st.sampled_from([v2.ToImage(), v2.PILToTensor(), v2.Identity(), Shift(), Twice(), listed]),
+    st.sampled_from([v2.ToImage(), v2.PILToTensor(), v2.Identity(), Shift(), Twice(), Called(), listed]),
     st.builds(v2.ToDtype, st.just(torch.float32), st.booleans()),
+    st.builds(v2.FiveCrop, st.just(20)),
 )
 
 
@@ -170,6 +178,8 @@ def program(steps: list[Any], sample: str, name: str) -> Callable[[], Any]:
     st.sampled_from(sorted(SAMPLES)),
     st.sampled_from(["420", "444", "grey", "tiny", "damaged", "progressive"]),
 )
+@example([v2.FiveCrop(20), v2.RandomHorizontalFlip(1.0)], [], "label", "420")
+@example([Called(1.0)], [v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)], "label", "420")
 @settings(max_examples=300, print_blob=True)
 def test_compositions(steps: list[Any], tail: list[Any], sample: str, name: str) -> None:
     """Values, types, strides, containers, exceptions and generators are those of torchvision's Compose."""
