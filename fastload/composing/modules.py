@@ -18,9 +18,11 @@ _HOOKS = (
     "_global_forward_pre_hooks",
 )
 _OF_OBJECTS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_METHODS = (
-    *("forward", "transform", "check_inputs", "make_params", "get_params", "_needs_transform_list"),
-    *("_call_kernel", "_compiled_call_impl"),
+_METHODS = frozenset(
+    (
+        *("forward", "transform", "check_inputs", "make_params", "get_params", "_needs_transform_list"),
+        *("_call_kernel", "_compiled_call_impl"),
+    )
 )
 
 
@@ -41,6 +43,4 @@ def is_plain(transform: Any) -> bool:
     held, kind = transform.__dict__, type(transform)
     if kind.__call__ is not Module.__call__ or kind._call_impl is not Module._call_impl:
         return False
-    return not any(held.get(name) for name in _OF_OBJECTS) and not any(
-        held.get(name) is not None for name in _METHODS
-    )
+    return held.keys().isdisjoint(_METHODS) and not any(map(held.get, _OF_OBJECTS))
