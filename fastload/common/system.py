@@ -217,3 +217,11 @@ def keep_memory(largest: int, kept: int) -> None:
         for limit, asked in ((_M_MMAP_THRESHOLD, largest), (_M_TRIM_THRESHOLD, kept)):
             _limits[limit] = max(_limits[limit], asked)
             mallopt(limit, _limits[limit])
+
+
+def return_memory() -> None:
+    """Gives free memory of malloc's heaps back to the kernel, where malloc is glibc's. Source:
+    malloc_trim(3)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

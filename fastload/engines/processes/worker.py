@@ -28,11 +28,12 @@ from fastload.batch.bad_samples import NOTHING, Lost, seed_sample, seed_worker
 from fastload.batch.collate import advice_on
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
-from fastload.common.system import keep_memory
+from fastload.common.system import keep_memory, return_memory
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
+from fastload.engines.processes.placed_rows import PlacedRows
 from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
 from fastload.engines.processes.worker_errors import RaisedInWorker, wrapped
 from fastload.engines.resume.datasets import (
@@ -59,6 +60,8 @@ from fastload.lazy import counts, opening
 # heap, and take blocks under 32 MiB, glibc's own limit, from the heap and not from mappings of their own. A
 # worker's memory stays at the peak that it reaches in every batch anyway, and does not grow beyond it.
 # Source: mallopt(3), glibc's manual, "Malloc Tunable Parameters".
+# Where samples are copied into the slot one by one, the heap holds few at a time: see NOTE [ placed rows:
+# samples are copied while they are in the cache ]. What the batches before had taken is given back, once.
 KEPT = 256 * 2**20
 _LARGEST = 32 * 2**20
 _STACKING = OwnCode(("torch.utils.data._utils.collate", ("collate_tensor_fn",)))
@@ -136,6 +139,8 @@ class Worker:
         self._slots: dict[int, core.SharedSlot] = {}
         self._pickler = BatchPickler()
         self._arena = Arena(None)
+        self._placed: PlacedRows | None = None  # rows of the batch that is made, in its arena
+        self._spread = False  # the heap has held a whole batch of samples
         self._layout: rows.SampleLayout | None = None
         self._described = not job.rowwise
         self._made = 0  # slots made here
@@ -162,6 +167,10 @@ class Worker:
             id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset
         )
         self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
+        # Batches are stacked by `_stack`.
+        self._stacks = (
+            self._plain_stack is torch_collate.collate_tensor_fn and job.collate_fn is default_collate
+        )
         if self._plain_stack is torch_collate.collate_tensor_fn:
             torch_collate.default_collate_fn_map[torch.Tensor] = stacking = self._stack
             stand_in(stacking, self._plain_stack)
@@ -278,7 +287,12 @@ class Worker:
         except Exception as error:
             self._send(self._failure(batch, error))
         finally:
-            self._arena = Arena(None)
+            placed, self._arena, self._placed = self._placed, Arena(None), None
+        if placed is None or not placed.used:
+            self._spread = True
+        elif self._spread:
+            self._spread = False
+            return_memory()
 
     def _failure(self, batch: int, error: Exception) -> messages.DatasetEnded | messages.BatchFailed:
         """The answer to a task whose batch was not made: the dataset's end, or the error. The dataset's
@@ -327,9 +341,16 @@ class Worker:
 
     def _samples(self, indices: Any, occurrences: list[int] | None) -> Any:
         several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
+        if self._stacks and self._arena.slot is not None and type(indices) is list:
+            self._placed = PlacedRows(self._arena, len(indices))
         with self._stage("python") if several else _NO_STAGE:
             samples = self._policy.make_all(
-                self._dataset, self._sample, several or None, indices, self._lost, occurrences
+                self._dataset,
+                self._sample if self._placed is None else self._placed_sample,
+                several or None,
+                indices,
+                self._lost,
+                occurrences,
             )
         if not self._described and samples and samples is not NOTHING:
             self._described = True
@@ -352,6 +373,15 @@ class Worker:
         if took > self._slowest[0]:
             self._slowest = (took, index)
         return sample
+
+    def _placed_sample(self, index: object, occurrence: int) -> Any:
+        """A sample whose large tensors are in their rows of the slot."""
+        sample = self._sample(index, occurrence)
+        begun = time.perf_counter()
+        assert self._placed is not None
+        placed = self._placed.place(sample)
+        self._seconds[1] += time.perf_counter() - begun
+        return placed
 
     def _stage(self, name: str, index: object = None) -> AbstractContextManager[None]:
         """Context manager: a stage, of the sample `index` if it is one's, told to the trace that is taken."""
@@ -390,6 +420,9 @@ class Worker:
         shape = (len(batch), *first.shape)
         if not self._in_place or first.requires_grad or first.is_quantized:
             return torch.stack(batch, 0)
+        placed = None if self._placed is None else self._placed.stacked(batch)
+        if placed is not None:
+            return placed
         if any(getattr(each, "shape", None) != first.shape for each in batch):
             return torch.stack(batch, 0)  # raises, and names the shapes that differ
         return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))

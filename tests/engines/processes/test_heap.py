@@ -47,3 +47,32 @@ def test_a_worker_keeps_the_memory_of_a_batch_for_the_next() -> None:
 )
 def test_what_the_user_set_stays(variable: dict[str, str]) -> None:
     assert faults_per_sample(**variable) > PAGES / 2
+
+
+HELD = """
+import torch
+from fastload import FastLoader
+
+def anonymous():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon"))
+
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64 * 12
+    def __getitem__(self, index):
+        return torch.ones(3, 224, 224), anonymous()
+
+kib = [batch.clone() for _, batch in FastLoader(Samples(), batch_size=64, num_workers=1)]
+print(int(kib[0].max() - kib[0].min()), int(kib[-1].max() - kib[0].min()))
+"""
+
+
+def test_a_worker_holds_few_samples_at_a_time() -> None:
+    """In its first batch, which has no slot yet, it holds them all; in later ones less than a quarter."""
+    done = warm.run(HELD)
+    assert (done.stderr, done.returncode) == ("", 0)
+    first, last = map(int, done.stdout.split())
+    batch = 64 * 3 * 224 * 224 * 4 // 1024
+    assert first > 0.9 * batch
+    assert last < 0.25 * batch
