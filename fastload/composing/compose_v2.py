@@ -105,7 +105,7 @@ class _Sample:
 
 
 def _run_all(transforms: Sequence[Any], inputs: tuple[Any, ...]) -> Any:
-    """What Compose.forward returns."""
+    """The value that Compose.forward returns."""
     several, left, value, sample = len(inputs) > 1, list(transforms), None, None
     while left:
         forward = getattr(type(left[0]), "forward", None)

@@ -34,7 +34,7 @@ class PlacedRows:
     2. stacked() is called when the samples are collated.
 
     Args:
-        arena: where the rows are; they have no other memory.
+        arena: memory of the rows, which have no other.
         count: most samples of the batch.
     """
 
