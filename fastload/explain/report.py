@@ -469,9 +469,7 @@ def _composed(seen: LazyCounts) -> str:
     """Text on torchvision's transforms: those that were run on recipes, and those that got an image."""
     run = ", ".join(name for name, _ in seen.composed.most_common())
     apart = ", ".join(f"{name} {count:,}" for name, count in seen.apart.most_common(REASONS))
-    return f"one recipe for torchvision's {run}" + (
-        f"; called with an image: {apart}" if apart else ""
-    )
+    return f"one recipe for torchvision's {run}" + (f"; called with an image: {apart}" if apart else "")
 
 
 REASONS = 4
