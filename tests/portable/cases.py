@@ -11,6 +11,7 @@ import gc
 import json
 import multiprocessing
 import random
+import re
 import sys
 import threading
 import warnings
@@ -180,11 +181,12 @@ def shown(of: FastLoader[Any]) -> list[Any]:
 
 
 def error_of(call: Callable[[], Any]) -> tuple[str, str]:
-    """The error that a call raises: its class and its first line."""
+    """The error that a call raises: its class and its first line, without the number of a worker, since any
+    of them may make a sample of a loader with seed_by="sample"."""
     try:
         call()
     except Exception as error:
-        return type(error).__name__, str(error).partition("\n")[0]
+        return type(error).__name__, re.sub(r"worker process \d+", "worker", str(error).partition("\n")[0])
     return "", ""
 
 
