@@ -4,8 +4,8 @@ NOTE [ placed rows: samples are copied while they are in the cache ]
 default_collate stacks the tensors of all samples: until then a worker holds a batch of them, and reads each
 from memory again. So each is copied into its row as soon as its sample is made, and freed; the next sample
 finds the same memory in the processor's cache.
-1. The first sample of a batch says which tensors have rows: those of a tuple, list or dict of Python's own,
-   or the sample itself. They are in the slot, or there are none.
+1. The first sample of a batch says which tensors have rows: those in tuples, lists and dicts of Python's
+   own, or the sample itself. They are in the slot, or there are none.
 2. The sample that is collated has the rows in the place of the tensors. Stacking a list of all rows in order
    is the stacked tensor itself; any other list is stacked as it is, into other memory.
 3. A row has what the tensor had when its sample was made. A Dataset that returns the same memory for each
@@ -23,8 +23,8 @@ from fastload.engines.processes.serialization import Arena
 
 _LEAST = 1 << 14
 """Bytes of a tensor that is worth a row of its own."""
-_ITSELF = object()
-"""Key of the tensor in a sample that is one."""
+_DEPTH_MOST = 3
+"""Containers in each other, down to which tensors are looked for."""
 
 
 class PlacedRows:
@@ -95,11 +95,11 @@ def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _tensors(sample: Any) -> list[tuple[Any, torch.Tensor]]:
-    """The tensors of a sample that have rows, with their keys."""
+def _tensors(sample: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], torch.Tensor]]:
+    """The tensors of a sample that have rows, with the keys by which they are reached."""
     kind = type(sample)
     if kind is torch.Tensor:
-        return [(_ITSELF, sample)] if _is_plain(sample) else []
+        return [(path, sample)] if _is_plain(sample) else []
     parts: Iterable[tuple[Any, Any]]
     if kind is dict:
         parts = sample.items()
@@ -107,7 +107,9 @@ def _tensors(sample: Any) -> list[tuple[Any, torch.Tensor]]:
         parts = enumerate(sample)
     else:
         return []
-    return [(key, value) for key, value in parts if type(value) is torch.Tensor and _is_plain(value)]
+    if len(path) == _DEPTH_MOST:
+        return []
+    return [found for key, value in parts for found in _tensors(value, (*path, key))]
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -119,10 +121,13 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def _replaced(sample: Any, rows: dict[Any, torch.Tensor]) -> Any:
+def _replaced(sample: Any, rows: dict[tuple[Any, ...], torch.Tensor], path: tuple[Any, ...] = ()) -> Any:
+    """The sample with rows in the places of its tensors; containers in which there are some are new."""
+    if path in rows:
+        return rows[path]
     kind = type(sample)
-    if kind is torch.Tensor:
-        return rows[_ITSELF]
-    if kind is dict:
-        return {**sample, **rows}
-    return kind(rows.get(key, value) for key, value in enumerate(sample))
+    if kind is dict and len(path) < _DEPTH_MOST:
+        return {key: _replaced(value, rows, (*path, key)) for key, value in sample.items()}
+    if kind in (tuple, list) and len(path) < _DEPTH_MOST:
+        return kind(_replaced(value, rows, (*path, key)) for key, value in enumerate(sample))
+    return sample

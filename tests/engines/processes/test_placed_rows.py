@@ -36,6 +36,8 @@ FORMS: dict[str, Callable[[int], Any]] = {
     "list": lambda index: [index, image(index, torch.float32, "HWC"), image(-index)],
     "dict": lambda index: {"id": str(index), "x": image(index, torch.float64), "y": torch.tensor(index)},
     "pair of lists": lambda index: ([image(index), image(index + 1)], image(index)),
+    "views": lambda index: ([image(index), [image(index + 1), "a"]], {"deep": {"x": image(3)}}, index),
+    "too deep": lambda index: ([[[image(index)]]], image(index)),
     "numpy beside": lambda index: (image(index).numpy(), image(index, layout="HWC")),
 }
 
@@ -55,29 +57,23 @@ def test_collated_rows(form: str, made: int, left_out: int, roomy: bool) -> None
     placed = [rows.place(sample) for sample in samples]
     assert same(default_collate(placed), default_collate(samples))
     large = [each for each in _tensors(placed[0]) if in_a_slot(each, slot)]
-    assert rows.used == bool(large) == (roomy and any(t.nbytes > 1 << 14 for t in _direct(samples[0])))
-    for at, tensor in enumerate(_direct(placed[0])):
-        stack = rows.stacked([_direct(sample)[at] for sample in placed])
+    assert rows.used == bool(large) == (roomy and any(t.nbytes > 1 << 14 for t in _tensors(samples[0])))
+    for at, tensor in enumerate(_tensors(placed[0])):
+        stack = rows.stacked([_tensors(sample)[at] for sample in placed])
         if stack is None:
             assert not in_a_slot(tensor, slot)
             continue
         assert in_a_slot(stack, slot)
         assert stack.is_contiguous()
-        assert torch.equal(stack, torch.stack([_direct(sample)[at] for sample in samples]))
+        assert torch.equal(stack, torch.stack([_tensors(sample)[at] for sample in samples]))
 
 
-def _direct(sample: Any) -> list[torch.Tensor]:
-    """The tensors that are a sample, or part of it."""
-    parts = (
-        sample.values() if type(sample) is dict else sample if type(sample) in (tuple, list) else (sample,)
-    )
-    return [each for each in parts if type(each) is torch.Tensor]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, tuple | list):
-        return [tensor for each in value for tensor in _tensors(each)]
-    return _direct(value)
+def _tensors(value: Any, depth: int = 3) -> list[torch.Tensor]:
+    """The tensors of a sample, as deep as they have rows."""
+    parts = value.values() if type(value) is dict else value if type(value) in (tuple, list) else None
+    if parts is None:
+        return [value] if type(value) is torch.Tensor else []
+    return [tensor for each in parts for tensor in _tensors(each, depth - 1)] if depth else []
 
 
 def test_other_lists_than_the_rows_in_order() -> None:
