@@ -15,12 +15,15 @@ finds the same memory in the processor's cache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from operator import is_
+from typing import Any, TypeAlias
 
 import torch
 
 from fastload.engines.processes.serialization import Arena
 
+_Path: TypeAlias = tuple[Any, ...]
+_Forms: TypeAlias = dict[_Path, tuple[torch.Size, torch.dtype]]
 _LEAST = 1 << 14
 """Bytes of a tensor that is worth a row of its own."""
 _DEPTH_MOST = 3
@@ -40,8 +43,9 @@ class PlacedRows:
 
     def __init__(self, arena: Arena, count: int) -> None:
         self._arena, self._count = arena, count
-        self._stacks: dict[Any, torch.Tensor] | None = None  # None before the first sample
-        self._rows: dict[Any, list[torch.Tensor]] = {}
+        self._forms: _Forms | None = None  # those of the first sample
+        self._stacks: dict[_Path, torch.Tensor] = {}
+        self._rows: dict[_Path, list[torch.Tensor]] = {}
 
     @property
     def used(self) -> bool:
@@ -49,67 +53,57 @@ class PlacedRows:
         return bool(self._rows)
 
     def place(self, sample: Any) -> Any:
-        """The sample with rows in the place of its tensors; itself, where it has no tensors for them."""
-        if self._stacks is None:
-            self._stacks = self._begun(sample)
-            self._rows = {key: [] for key in self._stacks}
-        if not self._stacks or not self._fits(sample):
+        """The sample with rows in the place of its tensors; itself, where it has none for them, or others
+        than the first sample."""
+        tensors = _tensors(sample)
+        forms = {path: (tensor.shape, tensor.dtype) for path, tensor in tensors.items()}
+        if self._forms is None:
+            self._forms = forms
+            self._begin(sum(tensor.nbytes for tensor in tensors.values()))
+        if not self._rows or forms != self._forms:
             return sample
-        return _replaced(sample, {key: self._row(key, tensor) for key, tensor in _tensors(sample)})
+        return _replaced(sample, {path: self._row(path, tensor) for path, tensor in tensors.items()})
 
     def stacked(self, batch: Sequence[Any]) -> torch.Tensor | None:
         """The tensor of which a list of tensors is the first rows; None where it is not."""
-        for key, rows in self._rows.items():
+        for path, rows in self._rows.items():
             if rows and batch[0] is rows[0]:
-                if len(batch) <= len(rows) and all(map(_same, batch, rows)):
-                    assert self._stacks is not None
-                    return self._stacks[key][: len(batch)]
-                return None
+                same = len(batch) <= len(rows) and all(map(is_, batch, rows))
+                return self._stacks[path][: len(batch)] if same else None
         return None
 
-    def _begun(self, sample: Any) -> dict[Any, torch.Tensor]:
-        """Memory for the tensors of a batch whose first sample this is; none, if there is no room."""
-        forms = {key: (tensor.shape, tensor.dtype, tensor.nbytes) for key, tensor in _tensors(sample)}
-        if sum(size for _, _, size in forms.values()) * self._count > self._arena.room:
-            return {}
-        return {
-            key: self._arena.empty((self._count, *shape), dtype) for key, (shape, dtype, _) in forms.items()
-        }
+    def _begin(self, size: int) -> None:
+        """Makes room for the tensors of a batch of samples of `size` bytes each, if the arena has it."""
+        if self._forms and size * self._count <= self._arena.room:
+            for path, (shape, dtype) in self._forms.items():
+                self._stacks[path] = self._arena.empty((self._count, *shape), dtype)
+                self._rows[path] = []
 
-    def _fits(self, sample: Any) -> bool:
-        """Returns True if a sample has a tensor for each stack, of its form, and for no other."""
-        assert self._stacks is not None
-        forms = {key: (self._count, *tensor.shape, tensor.dtype) for key, tensor in _tensors(sample)}
-        return forms == {key: (*stack.shape, stack.dtype) for key, stack in self._stacks.items()}
-
-    def _row(self, key: Any, tensor: torch.Tensor) -> torch.Tensor:
-        assert self._stacks is not None
-        rows = self._rows[key]
-        row = self._stacks[key][len(rows)]
+    def _row(self, path: _Path, tensor: torch.Tensor) -> torch.Tensor:
+        rows = self._rows[path]
+        row = self._stacks[path][len(rows)]
         row.copy_(tensor)
         rows.append(row)
         return row
 
 
-def _same(one: object, other: object) -> bool:
-    return one is other
+def _parts(value: Any, path: _Path) -> Iterable[tuple[Any, Any]] | None:
+    """The values of a container in which tensors are looked for, by their keys; None for any other value."""
+    kind = type(value)
+    if len(path) == _DEPTH_MOST or kind not in (dict, tuple, list):
+        return None
+    items: Iterable[tuple[Any, Any]] = value.items() if kind is dict else enumerate(value)
+    return items
 
 
-def _tensors(sample: Any, path: tuple[Any, ...] = ()) -> list[tuple[tuple[Any, ...], torch.Tensor]]:
-    """The tensors of a sample that have rows, with the keys by which they are reached."""
-    kind = type(sample)
-    if kind is torch.Tensor:
-        return [(path, sample)] if _is_plain(sample) else []
-    parts: Iterable[tuple[Any, Any]]
-    if kind is dict:
-        parts = sample.items()
-    elif kind in (tuple, list):
-        parts = enumerate(sample)
-    else:
-        return []
-    if len(path) == _DEPTH_MOST:
-        return []
-    return [found for key, value in parts for found in _tensors(value, (*path, key))]
+def _tensors(value: Any, path: _Path = ()) -> dict[_Path, torch.Tensor]:
+    """The tensors of a sample that have rows, by the keys that lead to them."""
+    if type(value) is torch.Tensor:
+        return {path: value} if _is_plain(value) else {}
+    found: dict[_Path, torch.Tensor] = {}
+    for key, part in _parts(value, path) or ():
+        found |= _tensors(part, (*path, key))
+    return found
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -121,13 +115,12 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def _replaced(sample: Any, rows: dict[tuple[Any, ...], torch.Tensor], path: tuple[Any, ...] = ()) -> Any:
-    """The sample with rows in the places of its tensors; containers in which there are some are new."""
+def _replaced(value: Any, rows: dict[_Path, torch.Tensor], path: _Path = ()) -> Any:
+    """A sample with rows in the places of its tensors, in containers of its own."""
     if path in rows:
         return rows[path]
-    kind = type(sample)
-    if kind is dict and len(path) < _DEPTH_MOST:
-        return {key: _replaced(value, rows, (*path, key)) for key, value in sample.items()}
-    if kind in (tuple, list) and len(path) < _DEPTH_MOST:
-        return kind(_replaced(value, rows, (*path, key)) for key, value in enumerate(sample))
-    return sample
+    parts = _parts(value, path)
+    if parts is None:
+        return value
+    made = {key: _replaced(part, rows, (*path, key)) for key, part in parts}
+    return made if type(value) is dict else type(value)(made.values())

@@ -167,11 +167,9 @@ class Worker:
             id=self._number, num_workers=job.workers, seed=seed, dataset=self._dataset
         )
         self._plain_stack = torch_collate.default_collate_fn_map[torch.Tensor]
-        # Batches are stacked by `_stack`.
-        self._stacks = (
-            self._plain_stack is torch_collate.collate_tensor_fn and job.collate_fn is default_collate
-        )
-        if self._plain_stack is torch_collate.collate_tensor_fn:
+        exchanged = self._plain_stack is torch_collate.collate_tensor_fn
+        self._stacks = exchanged and job.collate_fn is default_collate  # batches are stacked by `_stack`
+        if exchanged:
             torch_collate.default_collate_fn_map[torch.Tensor] = stacking = self._stack
             stand_in(stacking, self._plain_stack)
         # True only while the batch itself is collated: a dataset may keep what it collates for itself
