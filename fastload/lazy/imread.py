@@ -63,7 +63,7 @@ def imread(
     if to is not None:
         recipe = _then(recipe, Resize((to[0], to[1]), int(Image.Resampling.BILINEAR), (0, 0, *recipe.size)))
     counts.straight()
-    return np.array(to_array(_named(path, recipe.pixels)))
+    return np.require(to_array(_named(path, recipe.pixels)), requirements=["C", "W", "O"])
 
 
 def _recipe_of(data: bytes) -> Recipe:
