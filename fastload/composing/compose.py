@@ -13,8 +13,8 @@ recognised is the call, with a lazy image.
    generators' states are the same, whatever generator it is.
 3. Attributes are read at each call: a program may change them.
 4. ToTensor, or PILToTensor and ConvertImageDtype, with Normalize behind them, are a table of 256 floats for
-   each channel, made by the same operations in float32 that torch does, and the pixels become floats by it as
-   they are made. Strides are those of torchvision's tensor.
+   each channel, made by torchvision's own functions, and the pixels become floats by it as they are
+   made. Strides are those of torchvision's tensor.
 5. Where torch is watched by a mode, or a program has replaced one of the functions that this stands in for,
    torchvision's own Compose runs.
 """
@@ -26,16 +26,16 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
+from torchvision.transforms import _functional_tensor as tensors
 from torchvision.transforms import transforms as v1
 
 from fastload.common import originals
 from fastload.common.originals import OwnCode
 from fastload.composing import steps
 from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
-from fastload.composing.normalizing import rounded
 from fastload.composing.picture import Picture
+from fastload.composing.tables import numbers_of, table
 from fastload.lazy import counts, images
 from fastload.lazy.pixels import Floats
 
@@ -64,7 +64,6 @@ _OWN = OwnCode(
 )
 _FLOATS = (v1.ToTensor, v1.PILToTensor)
 """Classes of the first transforms that make floats."""
-_CHANNELS = 3
 
 
 def exchange() -> None:
@@ -136,30 +135,19 @@ def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Flo
         count, layout = 2, "HWC"
     else:
         return 1, None
-    numbers = None
-    if kinds[count : count + 1] == [v1.Normalize] and is_plain(transforms[count]):
-        numbers = rounded(transforms[count].mean, transforms[count].std, _CHANNELS)
-    if numbers is None:
-        return count, (_table((), ()), layout)
-    return count + 1, (_table(*map(tuple, numbers)), layout)
+    numbers = numbers_of(transforms[count:], v1.Normalize)
+    return count + (numbers is not None), (table(_converted, tensors.normalize, numbers), layout)
+
+
+def _converted(image: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = tensors.convert_image_dtype(image, torch.float32)
+    return made
 
 
 def _is_to_floats(transform: Any) -> bool:
     return transform.dtype is torch.float32 and is_plain(transform)
 
 
-def _tensor(picture: Picture, table: Floats, layout: str) -> torch.Tensor:
+def _tensor(picture: Picture, lut: Floats, layout: str) -> torch.Tensor:
     counts.composed("ToTensor" if layout == "CHW" else "PILToTensor")
-    return picture.floats(table, layout)
-
-
-@functools.lru_cache(maxsize=32)
-def _table(mean: tuple[float, ...], std: tuple[float, ...]) -> Floats:
-    """The floats of bytes, (3, 256): over 255, and then less a mean and over a deviation, if given,
-    each step rounded to float32."""
-    unit = np.arange(256, dtype=np.float32) / np.float32(255)
-    table = np.repeat(unit[None], _CHANNELS, axis=0)
-    if mean:
-        table = (table - np.array(mean, np.float32)[:, None]) / np.array(std, np.float32)[:, None]
-    table.flags.writeable = False
-    return table
+    return picture.floats(lut, layout)

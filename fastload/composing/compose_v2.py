@@ -32,10 +32,9 @@ from torchvision.transforms.v2.functional import _misc as kernels
 from fastload.common import originals
 from fastload.common.originals import OwnCode
 from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
-from fastload.composing.normalizing import rounded
 from fastload.composing.picture import Picture
+from fastload.composing.tables import numbers_of, table
 from fastload.lazy import counts, images
-from fastload.lazy.pixels import Floats
 
 _V2 = "torchvision.transforms.v2"
 _OWN = OwnCode(
@@ -59,7 +58,6 @@ _FORWARD = base.Transform.forward
 _RANDOM_FORWARD = base._RandomApplyTransform.forward
 _BESIDE = (tv_tensors.BoundingBoxes, tv_tensors.Mask, getattr(tv_tensors, "KeyPoints", tv_tensors.Mask))
 """Classes of torchvision's tensors that ToDtype and Normalize leave as they are."""
-_CHANNELS = 3
 
 
 def exchange() -> None:
@@ -160,8 +158,8 @@ def _run(transform: Any, sample: _Sample) -> bool:
 def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
     """Makes a tensor of the image by the first transforms, and returns their number; 0: they make none, or
     torchvision's own code is to do it."""
-    kinds = [type(each) for each in transforms[:3]]
-    if kinds[0] not in (v2.PILToTensor, v2.ToImage) or kinds[1:2] != [v2.ToDtype]:
+    kinds = [type(each) for each in transforms[:2]]
+    if kinds[0] not in (v2.PILToTensor, v2.ToImage) or kinds[1:] != [v2.ToDtype]:
         return 0
     to_floats = transforms[1]
     if not (to_floats.dtype is torch.float32 and to_floats.scale is True and is_plain(to_floats)):
@@ -170,11 +168,8 @@ def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
     if found is None:
         return 0
     at, picture = found
-    numbers = None
-    if kinds[2:] == [v2.Normalize] and is_plain(transforms[2]):
-        numbers = rounded(transforms[2].mean, transforms[2].std, _CHANNELS)
-    table = _table(*map(tuple, numbers)) if numbers else _table((), ())
-    floats: torch.Tensor = picture.floats(table, "HWC")
+    numbers = numbers_of(transforms[2:], v2.Normalize)
+    floats: torch.Tensor = picture.floats(table(_converted, kernels.normalize_image, numbers), "HWC")
     if kinds[0] is v2.ToImage:
         floats = floats.as_subclass(tv_tensors.Image)
     counts.composed(kinds[0].__name__)
@@ -198,13 +193,6 @@ def _only_image(flat: Sequence[Any], kind: type) -> tuple[int, Picture] | None:
     return at[0], picture
 
 
-@functools.lru_cache(maxsize=32)
-def _table(mean: tuple[float, ...], std: tuple[float, ...]) -> Floats:
-    """The floats that torchvision's functions make of bytes, (3, 256)."""
-    every = torch.arange(256, dtype=torch.uint8, device="cpu").repeat(_CHANNELS, 1).view(_CHANNELS, 16, 16)
-    floats = kernels.to_dtype_image(every, torch.float32, scale=True)
-    if mean:
-        floats = kernels.normalize_image(floats, list(mean), list(std))
-    table: Floats = floats.reshape(_CHANNELS, 256).numpy()
-    table.flags.writeable = False
-    return table
+def _converted(image: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = kernels.to_dtype_image(image, torch.float32, scale=True)
+    return made

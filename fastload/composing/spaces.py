@@ -12,7 +12,7 @@ import torch
 
 from fastload.common import originals
 from fastload.common.originals import OwnCode
-from fastload.common.torch_modes import is_watched
+from fastload.composing.modules import is_usual
 
 _MODULE = "torchvision.transforms.autoaugment"
 _CLASSES = ("AutoAugment", "RandAugment", "TrivialAugmentWide")
@@ -53,8 +53,6 @@ def _is_usual(arguments: tuple[Any, ...]) -> bool:
     """Returns True for integers and a tuple, where torch makes plain tensors of floats on the CPU."""
     return (
         all(type(each) in (int, tuple) for each in arguments)
-        and torch.get_default_dtype() is torch.float32
         and not torch.is_inference_mode_enabled()  # whose tensors have no version
-        and not is_watched()
-        and not _OWN.replaced()
+        and is_usual(_OWN)
     )

@@ -4,7 +4,6 @@ random numbers; in worker processes alone, and never in place of other code."""
 from __future__ import annotations
 
 import io
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from compositions import opened, shown, three_times
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lazy_helpers import both, counted, files, lazily
@@ -136,40 +136,18 @@ SAMPLES: dict[str, Callable[[Any], tuple[Any, ...]]] = {
 }
 
 
-def shown(value: Any) -> Any:
-    """All that can be seen of a value."""
-    if isinstance(value, tuple | list):
-        return type(value), [shown(each) for each in value]
-    if isinstance(value, dict):
-        return {key: shown(each) for key, each in value.items()}
-    if isinstance(value, tv_tensors.BoundingBoxes):
-        return value.canvas_size, value.format, shown(value.as_subclass(torch.Tensor))
-    if isinstance(value, torch.Tensor):
-        plain = value.as_subclass(torch.Tensor)
-        return type(value), plain.dtype, plain.shape, plain.stride(), plain.numpy().tobytes()
-    return shown(torch.from_numpy(value)) if isinstance(value, np.ndarray) else value
-
-
 def program(steps: list[Any], sample: str, name: str) -> Callable[[], Any]:
-    """What steps make of a sample, three times, with the random numbers that follow."""
+    """A program that makes something of a sample by steps; and whether that is the sample, or has its
+    image."""
+    compose = v2.Compose(steps)
 
-    def run() -> Any:
-        torch.manual_seed(3)
-        random.seed(3)
-        made: list[Any] = []
-        try:
-            for _ in range(3):
-                inputs = SAMPLES[sample](Image.open(io.BytesIO(files()[name])).convert("RGB"))
-                result = v2.Compose(steps)(*inputs)
-                made.append((shown(result), result is inputs[0], [result[0] is inputs[0]]))
-        except TypeError as error:  # a result without items
-            if "not subscriptable" not in str(error):
-                raise
-        finally:
-            made.append((torch.get_rng_state().numpy().tobytes(), random.getstate()))
-        return made
+    def make() -> Any:
+        inputs = SAMPLES[sample](Image.open(io.BytesIO(files()[name])).convert("RGB"))
+        result = compose(*inputs)
+        first = result[0] if isinstance(result, tuple | list) else result
+        return shown(result), result is inputs[0], first is inputs[0]
 
-    return run
+    return three_times(make)
 
 
 @given(
@@ -194,10 +172,6 @@ REFERENCE = (
     v2.ToDtype(torch.float32, scale=True),
     v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
 )
-
-
-def opened() -> Image.Image:
-    return Image.open(io.BytesIO(files()["420"])).convert("RGB")
 
 
 def test_the_image_becomes_floats_at_once() -> None:

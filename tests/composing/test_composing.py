@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from compositions import opened, shown, three_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lazy_helpers import both, counted, files, is_lazy, lazily
@@ -126,30 +127,15 @@ tails = st.one_of(
 )
 
 
-def shown(value: Any) -> Any:
-    """All that can be seen of a tensor; an image itself."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    return type(value), value.dtype, value.shape, value.stride(), value.numpy().tobytes()
-
-
 def program(steps: list[Any], name: str, mode: str | None) -> Callable[[], Any]:
-    """What steps make of a file, three times, with the random numbers that follow."""
+    """A program that makes something of a file by steps."""
+    whole = V.Compose(steps)
 
-    def run() -> Any:
-        torch.manual_seed(3)
-        random.seed(3)
-        whole = V.Compose(steps)
-        made: list[Any] = []
-        try:
-            for _ in range(3):
-                image: Any = Image.open(io.BytesIO(files()[name]))
-                made.append(shown(whole(image if mode is None else image.convert(mode))))
-        finally:
-            made.append((torch.get_rng_state().numpy().tobytes(), random.getstate()))
-        return made
+    def make() -> Any:
+        image: Any = Image.open(io.BytesIO(files()[name]))
+        return shown(whole(image if mode is None else image.convert(mode)))
 
-    return run
+    return three_times(make)
 
 
 @given(
@@ -173,10 +159,6 @@ REFERENCE = (
     V.ToTensor(),
     V.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
 )
-
-
-def opened() -> Image.Image:
-    return Image.open(io.BytesIO(files()["420"])).convert("RGB")
 
 
 def test_known_steps_are_one_recipe() -> None:

@@ -1,0 +1,51 @@
+"""Programs of torchvision's transforms, run on plain and on lazy images: the values of both as they can be
+seen, and the random numbers that follow."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from lazy_helpers import files
+from PIL import Image
+from torchvision import tv_tensors
+
+
+def opened() -> Image.Image:
+    """An image of mode RGB, opened from a file."""
+    return Image.open(io.BytesIO(files()["420"])).convert("RGB")
+
+
+def shown(value: Any) -> Any:
+    """All that can be seen of a tensor, in containers, too; an image itself."""
+    if isinstance(value, tuple | list):
+        return type(value), [shown(each) for each in value]
+    if isinstance(value, dict):
+        return {key: shown(each) for key, each in value.items()}
+    if isinstance(value, tv_tensors.BoundingBoxes):
+        return value.canvas_size, value.format, shown(value.as_subclass(torch.Tensor))
+    if isinstance(value, torch.Tensor):
+        plain = value.as_subclass(torch.Tensor)
+        return type(value), plain.dtype, plain.shape, plain.stride(), plain.numpy().tobytes()
+    return shown(torch.from_numpy(value)) if isinstance(value, np.ndarray) else value
+
+
+def three_times(make: Callable[[], Any]) -> Callable[[], Any]:
+    """A program that calls a function three times; its results, and the generators' states at the end."""
+
+    def run() -> Any:
+        torch.manual_seed(3)
+        random.seed(3)
+        made: list[Any] = []
+        try:
+            made.extend(make() for _ in range(3))
+        finally:
+            made.append((torch.get_rng_state().numpy().tobytes(), random.getstate()))
+        return made
+
+    return run
