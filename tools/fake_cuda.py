@@ -106,9 +106,14 @@ class Event:
     """An event: positions in streams, passed when all of them have run that far."""
 
     def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        *,
+        fake: FakeCuda | None = None,
     ) -> None:
-        self.fake = _installed()
+        self.fake = _installed() if fake is None else fake
         self.marks: list[tuple[Stream, int]] = []
         self.captured = False
         self.cuda_event = next(self.fake.numbers)
@@ -199,7 +204,7 @@ class Cache:
     def _ended(self, address: int, key: tuple[int, Any]) -> None:
         with self._fake.lock:
             block, users = self._live.pop(address)
-            events = [Event() for _ in users]
+            events = [Event(fake=self._fake) for _ in users]
             for event, stream in zip(events, users, strict=True):
                 event.record(stream)
             self._cooling.append((events, key, block))
