@@ -14,6 +14,8 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+enum { TAIL = 64 /* bytes behind those of the memory: the word of its offer, in a cache line of its own */ };
+
 static _Atomic uint64_t forks;
 
 static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
@@ -25,7 +27,7 @@ uint64_t fl_shm_forks(void) { return atomic_load_explicit(&forks, memory_order_r
 typedef fl_mapped (*mapper)(int fd, size_t bytes, void **data);
 
 static fl_code map(fl_shm *shm, mapper mapper, fl_error *err) {
-    const fl_mapped mapped = mapper(shm->fd, shm->bytes, &shm->data);
+    const fl_mapped mapped = mapper(shm->fd, shm->bytes + TAIL, &shm->data);
     if (mapped == FL_MAP_REFUSED)
         return fl_fail_sys(err, FL_ENOMEM, errno, "mapping %zu bytes of shared memory", shm->bytes);
     if (mapped == FL_MAP_SHORT)
@@ -45,8 +47,9 @@ static fl_code finish(fl_shm *shm, fl_code code) {
 }
 
 static fl_code create(size_t bytes, mapper mapper, fl_shm *out, fl_error *err) {
-    *out = (fl_shm){NULL, (bytes + 4095) & ~(size_t)4095, -1};
-    if (!bytes || out->bytes < bytes || out->bytes > (size_t)INT64_MAX)
+    const size_t whole = (bytes + TAIL + 4095) & ~(size_t)4095;
+    *out = (fl_shm){NULL, whole - TAIL, -1};
+    if (!bytes || bytes > (size_t)INT64_MAX || whole > (size_t)INT64_MAX)
         return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     out->fd = memfd_create("fastload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (out->fd < 0 && (errno == EMFILE || errno == ENFILE))
@@ -57,14 +60,14 @@ static fl_code create(size_t bytes, mapper mapper, fl_shm *out, fl_error *err) {
     if (out->fd < 0)
         return fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes);
     struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < out->bytes)  /* no SIGXFSZ */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < whole)  /* no SIGXFSZ */
         return finish(
             out,
             fl_fail(err, FL_ERESOURCE,
                     "a batch needs %zu bytes of shared memory, and files have a limit of %llu bytes here: "
                     "raise RLIMIT_FSIZE (ulimit -f)",
                     out->bytes, (unsigned long long)limit.rlim_cur));
-    if (ftruncate(out->fd, (off_t)out->bytes) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALS) != 0)
+    if (ftruncate(out->fd, (off_t)whole) != 0 || fcntl(out->fd, F_ADD_SEALS, SEALS) != 0)
         return finish(
             out, fl_fail_sys(err, FL_ENOMEM, errno, "a batch needs %zu bytes of shared memory", out->bytes));
     return finish(out, map(out, mapper, err));
@@ -80,9 +83,9 @@ static fl_code attach(int fd, mapper mapper, fl_shm *out, fl_error *err) {
     *out = (fl_shm){NULL, 0, fd};
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) != 0 || st.st_size <= 0)
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) != 0 || st.st_size <= TAIL)
         return finish(out, fl_fail(err, FL_EARG, "file descriptor %d is no slot", fd));
-    out->bytes = (size_t)st.st_size;
+    out->bytes = (size_t)st.st_size - TAIL;
     return finish(out, map(out, mapper, err));
 }
 
@@ -99,8 +102,20 @@ void fl_shm_release_fd(fl_shm *shm) {
 
 void fl_shm_close(fl_shm *shm) {
     fl_shm_release_fd(shm);
-    if (shm->data) munmap(shm->data, shm->bytes);
+    if (shm->data) munmap(shm->data, shm->bytes + TAIL);
     *shm = (fl_shm){NULL, 0, -1};
+}
+
+static _Atomic uint32_t *offer_of(const fl_shm *shm) {
+    return (_Atomic uint32_t *)((char *)shm->data + shm->bytes);
+}
+
+void fl_shm_offer(const fl_shm *shm) { atomic_store_explicit(offer_of(shm), 1, memory_order_release); }
+
+bool fl_shm_offered(const fl_shm *shm) { return atomic_load_explicit(offer_of(shm), memory_order_relaxed); }
+
+bool fl_shm_accept(const fl_shm *shm) {
+    return atomic_exchange_explicit(offer_of(shm), 0, memory_order_acq_rel) == 1;
 }
 
 static _Atomic uint64_t *ticket_at(const fl_shm *shm, uint32_t ticket) {

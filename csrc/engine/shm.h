@@ -7,6 +7,7 @@
 #ifndef FL_ENGINE_SHM_H
 #define FL_ENGINE_SHM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +15,7 @@
 
 typedef struct fl_shm {
     void *data; /* NULL: closed */
-    size_t bytes;
+    size_t bytes; /* without the word of fl_shm_offer, which lies behind them */
     int fd; /* -1: let go; the mapping stays */
 } fl_shm;
 
@@ -29,6 +30,13 @@ fl_code fl_shm_create_sparse(size_t bytes, fl_shm *out, fl_error *err);
 fl_code fl_shm_attach_sparse(int fd, fl_shm *out, fl_error *err);
 void fl_shm_release_fd(fl_shm *shm);
 void fl_shm_close(fl_shm *shm); /* idempotent */
+
+/* NOTE [ shm: offers ]
+ * Who has memory and needs it no longer offers it, and one process accepts the offer: the memory is its. What
+ * the first did with the bytes is over before the second's first write. New memory is not offered. */
+void fl_shm_offer(const fl_shm *shm);
+bool fl_shm_offered(const fl_shm *shm);
+bool fl_shm_accept(const fl_shm *shm); /* false: it is not offered, or another process was first */
 
 /* NOTE [ shm: tickets ]
  * A ticket is a u64 in shared memory: the high half names a batch, the low half counts how many of its units

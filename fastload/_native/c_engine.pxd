@@ -180,6 +180,9 @@ cdef extern from "engine/shm.h" nogil:
     void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)
     int64_t fl_ticket_claim(const fl_shm *, uint32_t, uint32_t, uint32_t)
     uint64_t fl_shm_forks()
+    void fl_shm_offer(const fl_shm *)
+    bint fl_shm_offered(const fl_shm *)
+    bint fl_shm_accept(const fl_shm *)
 
 cdef extern from "engine/shm_indexes.h" nogil:
     enum:

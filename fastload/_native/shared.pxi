@@ -11,8 +11,8 @@
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
-    fl_shm, fl_shm_attach, fl_shm_close, fl_shm_create, fl_shm_forks, fl_shm_release_fd, fl_ticket_claim,
-    fl_ticket_open, fl_watch_process,
+    fl_shm, fl_shm_accept, fl_shm_attach, fl_shm_close, fl_shm_create, fl_shm_forks, fl_shm_offer,
+    fl_shm_offered, fl_shm_release_fd, fl_ticket_claim, fl_ticket_open, fl_watch_process,
 )
 from fastload._native.c_jpeg cimport fl_libjpeg_live
 from fastload._native.c_store cimport fl_files_live, fl_store_live, fl_table_live
@@ -145,6 +145,19 @@ cdef class SharedSlot:
         self.leased = True
         _add(&_live_shared_leases, 1)
         return lease
+
+    @property
+    def offered(self):
+        """True while whoever accepts it first may have the slot. See NOTE [ shm: offers ]."""
+        return fl_shm_offered(&self.shm)
+
+    def offer(self):
+        """Offers the slot to every process that maps it."""
+        fl_shm_offer(&self.shm)
+
+    def accept(self):
+        """Takes the slot. False if it is not offered, or if another process was first."""
+        return fl_shm_accept(&self.shm)
 
     def open_ticket(self, uint32_t batch):
         """Makes units of a batch claimable; see NOTE [ shm: tickets ]."""

@@ -192,10 +192,10 @@ def test_one_stream_for_all_passes(cuda: FakeCuda, packed: Path) -> None:
         gc.collect()
         reserved, streams = torch.cuda.memory_reserved(), len(cuda.streams)
         for _ in range(11):
-            for images, labels in loader:
+            for images, _labels in loader:
                 images.sum()
             torch.cuda.synchronize()
-            del images, labels
+            del images, _labels
             gc.collect()
             assert torch.cuda.memory_reserved() == reserved
     assert len(cuda.streams) == streams

@@ -214,6 +214,8 @@ class WorkerIterator(ProcessIterator):
             policy=self._policy,
             lazy=settings.lazy_images,
             traced=tracing.active is not None,
+            keep=self._depth + self._ahead + 2,
+            pinned=plan.host_memory == "registered",
         )
 
     def _set_draws(self, plan: ExecutionPlan) -> Callable[[Any, Any], None] | None:
@@ -318,6 +320,7 @@ class WorkerIterator(ProcessIterator):
                 "an exception from outside cut short what this iterator was doing: iterate the loader anew"
             )
         self._inconsistent = True
+        self._scheduler.slots.offer()
         deadline = time.monotonic() + self._timeout if self._timeout > 0 else None
         while True:
             if self._transferred:

@@ -7,7 +7,7 @@ if any.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +45,8 @@ class Job:
         policy: treatment of samples that fail in the first epoch.
         lazy: exactness of the images that Pillow opens as lazy ones; None: it is left alone.
         traced: True if workers record their stages from the start, for a trace.
+        keep: most idle slots that are kept.
+        pinned: True if the parent pins slots.
     """
 
     dataset: Any
@@ -66,6 +68,8 @@ class Job:
     policy: Policy = RAISE
     lazy: Exactness | None = None
     traced: bool = False
+    keep: int = 4
+    pinned: bool = False
 
 
 class WorkerReport(NamedTuple):
@@ -78,6 +82,7 @@ class WorkerReport(NamedTuple):
         by_value: tensors that did not fit the slot and went by pickle.
         images: counts of lazy images since the last report; None: there were none.
         traced: events since the last report; None: no trace is taken.
+        ended_slots: numbers of the slots that it has ended since.
     """
 
     python_seconds: float
@@ -87,6 +92,7 @@ class WorkerReport(NamedTuple):
     by_value: int
     images: LazyCounts | None = None
     traced: Taken | None = None
+    ended_slots: Sequence[int] = ()
 
 
 # ---- to a worker
@@ -133,14 +139,15 @@ class MakeBatch(NamedTuple):
     """A batch for this worker.
 
     Attributes:
-        size_hint: size in bytes of a new slot, if `slot` is None or too small.
+        least: bytes that recent batches took in their slots; 0: there are none.
+        most: bytes from which on a slot is not worth keeping.
         occurrences: occurrence of each index; None: all are 0.
     """
 
     batch: int
     index: Any
-    slot: int | None
-    size_hint: int
+    least: int
+    most: int
     occurrences: list[int] | None = None
 
 

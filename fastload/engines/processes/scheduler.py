@@ -26,91 +26,11 @@ from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.pool import Pool
 from fastload.engines.processes.serialization import opened, unpack
+from fastload.engines.processes.slots import Slot, Slots
 from fastload.engines.processes.worker_errors import RaisedInWorker
 from fastload.engines.resume.datasets import DatasetState
 from fastload.health import tracing
 from fastload.lazy.counts import LazyCounts
-
-
-@dataclass
-class Slot:
-    """One slot of shared memory.
-
-    Attributes:
-        number: its number in messages, never used twice.
-        memory: the parent's mapping.
-        known: the workers that have mapped it.
-        busy: True if a batch is being written into it, or waits in it.
-    """
-
-    number: int
-    memory: core.SharedSlot
-    known: set[int] = field(default_factory=set)
-    busy: bool = False
-
-
-class Slots:
-    """The slots of one set of workers.
-
-    1. take() returns a slot only if no batch is in flight in it and no tensor views it: see NOTE [ shared
-       slots: lifetimes ].
-    2. `prepare` is called once with the memory of each slot, which it may pin.
-    3. A slot is added when none is free. Free slots beyond `keep` are unmapped; `dropped` lists them for the
-       workers.
-    """
-
-    def __init__(self, keep: int, prepare: Callable[[core.SharedSlot], object] | None = None) -> None:
-        self.keep = keep
-        self._prepare = prepare
-        self.all: dict[int, Slot] = {}
-        self.dropped: list[int] = []
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all slots together."""
-        return sum(slot.memory.bytes for slot in self.all.values())
-
-    def add(self, number: int, memory: core.SharedSlot, known: set[int]) -> Slot:
-        """Adds a new slot, marked busy."""
-        if self._prepare is not None:
-            self._prepare(memory)
-        slot = self.all[number] = Slot(number, memory, known, busy=True)
-        return slot
-
-    def take(self, least: int, worker: int | None = None, most: int | None = None) -> Slot | None:
-        """Returns a free slot, now busy, of `least` to `most` bytes, and mapped by `worker` if given; None if
-        there is none.
-
-        Free slots of other sizes are dropped.
-        """
-        best: Slot | None = None
-        free = 0
-        for slot in list(self.all.values()):
-            memory = slot.memory
-            if slot.busy or memory.leased or memory.cooling:
-                continue
-            if (
-                memory.retired
-                or memory.bytes < least
-                or (most is not None and memory.bytes > max(least, most))
-            ):
-                self.drop(slot)
-                continue
-            free += 1
-            if free > self.keep:
-                self.drop(slot)
-            elif (worker is None or worker in slot.known) and (
-                best is None or memory.bytes < best.memory.bytes
-            ):
-                best = slot
-        if best is not None:
-            best.busy = True
-        return best
-
-    def drop(self, slot: Slot) -> None:
-        """Drops a slot; leases of it stay valid."""
-        if self.all.pop(slot.number, None) is not None:
-            self.dropped.append(slot.number)
 
 
 @dataclass
@@ -123,7 +43,7 @@ class Task:
         index: the sampler's index or indices.
         occurrences: occurrence of each index; None: all are 0.
         worker: the worker that makes it; None: any free worker.
-        slot: the slot that it is written into.
+        slot: the slot that it lies in, or whose rows workers fill.
         left: rows not made yet, if several workers make them.
         strings: the strings of these rows, by row number.
         replica: the state of the worker's copy of the dataset after this batch, if the worker sent it.
@@ -172,7 +92,7 @@ class WorkerCounts:
     def add(self, body: int, needed: int, report: messages.WorkerReport) -> None:
         """Adds a worker's report of one batch, or of its part of one: `body` bytes of pickle, `needed`
         bytes of its slot."""
-        python, collate, slowest, key, by_value, images, _ = report
+        python, collate, slowest, key, by_value, images, _, _ = report
         if images is not None:
             self.images.add(images)
         self.python_seconds += python
@@ -249,7 +169,7 @@ class TaskScheduler:
         self._ended = ended
         self._workers = job.workers
         self.slots = Slots(schedule.keep, prepare)
-        self.sizes: deque[int] = deque([1], maxlen=64)
+        self.sizes: deque[int] = deque([0], maxlen=64)
         self.tasks: dict[int, Task] = {}
         self.active = [True] * job.workers
         self.turn = 0
@@ -274,6 +194,7 @@ class TaskScheduler:
         """Begins another epoch of the same workers."""
         self.begun.clear()
         self.ends.clear()
+        self.slots.offer()
         self._send_all(messages.BeginEpoch(shared_seed, sample_seed, draws, policy))
 
     def forget(self, task: Task) -> None:
@@ -299,7 +220,7 @@ class TaskScheduler:
     # ---- tasks out
 
     def dispatch(self, task: Task) -> None:
-        """Sends a task to the worker or workers that make it, with a free slot if there is one."""
+        """Sends a task to the worker or workers that make it."""
         self.tasks[task.number] = task
         if self._traced != (tracing.active is not None):
             self._traced = not self._traced
@@ -310,21 +231,16 @@ class TaskScheduler:
         if self._layout is not None and not task.odd and len(task.index):
             self._dispatch_rows(task, self._layout)
             return
-        least = self._usual()
-        if not self._schedule.shared:
+        message = messages.MakeBatch(task.number, task.index, self._usual(), self._most(), task.listed)
+        if self._schedule.shared:
+            self._send_all(messages.OfferBatch(self._open_ticket(task), message))
+        else:
             task.worker = self._next_active()
-            task.slot = self.slots.take(least, task.worker, most=OVERSIZE * max(self.sizes))
-            slot = None if task.slot is None else task.slot.number
-            self.pool.send(task.worker, messages.MakeBatch(task.number, task.index, slot, least, task.listed))
-            return
-        task.slot = self.slots.take(least, most=OVERSIZE * max(self.sizes))
-        self._share(task.slot)
-        slot = None if task.slot is None else task.slot.number
-        self._send_all(
-            messages.OfferBatch(
-                self._open_ticket(task), messages.MakeBatch(task.number, task.index, slot, least, task.listed)
-            )
-        )
+            self.pool.send(task.worker, message)
+
+    def _most(self) -> int:
+        """Bytes of the largest slot that is worth keeping."""
+        return OVERSIZE * max(self.sizes)
 
     def _usual(self) -> int:
         """Bytes of a slot that all but the largest tenth of recent batches fit into, rounded up so that it
@@ -349,11 +265,7 @@ class TaskScheduler:
     def _dispatch_rows(self, task: Task, layout: rows.SampleLayout) -> None:
         size = layout.bytes(len(task.index))
         self.sizes.append(size)
-        task.slot = self.slots.take(size, most=OVERSIZE * max(self.sizes))
-        if task.slot is None:
-            number = next(self._made_slots) * (self._workers + 1) + self._workers
-            task.slot = self.slots.add(number, core.SharedSlot(size), set())
-        self._share(task.slot)
+        task.slot = self.slots.take(size, self._most()) or self._shared_slot(size)
         task.left = len(task.index)
         task.strings = {}
         self._send_all(
@@ -367,15 +279,17 @@ class TaskScheduler:
         self.pool.control.open_ticket(task.ticket)
         return task.ticket
 
-    def _share(self, slot: Slot | None) -> None:
-        """Sends the slot to every worker that has not mapped it yet."""
-        if slot is None:
-            return
-        for number in range(self._workers):
-            if number not in slot.known:
-                self.pool.send(number, messages.MapSlot(slot.number), (slot.memory.fd,))
-                slot.known.add(number)
-        slot.memory.release_fd()  # so that batches held by the caller take no file descriptor
+    def _shared_slot(self, size: int) -> Slot:
+        number = next(self._made_slots) * (self._workers + 1) + self._workers
+        return self._added(number, core.SharedSlot(size), None)
+
+    def _added(self, number: int, memory: core.SharedSlot, maker: int | None) -> Slot:
+        """A new slot, which every worker maps but the one that made it."""
+        for worker in range(self._workers):
+            if worker != maker:
+                self.pool.send(worker, messages.MapSlot(number), (memory.fd,))
+        memory.release_fd()  # so that batches held by the caller take no file descriptor
+        return self.slots.add(number, memory)
 
     def _send_all(self, message: object) -> None:
         pickled = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
@@ -385,25 +299,22 @@ class TaskScheduler:
     # ---- messages in
 
     def _batch_done(self, message: messages.BatchDone, task: Task | None, fd: int | None = None) -> None:
-        slot, needed, body = message.slot, message.needed, message.body
+        needed, body = message.needed, message.body
         self._count(message, body if isinstance(body, int) else len(body), needed)
         self.sizes.append(needed)
-        given = None if task is None else task.slot
-        if fd is not None and slot is not None:
-            memory = core.SharedSlot(fd=fd)
-            if given is not None:
-                given.busy = False
-            given = self.slots.add(slot, memory, {message.worker})
-            if self._schedule.shared:
-                self._share(given)
-            else:
-                memory.release_fd()  # no other worker maps it
+        slot = None if message.slot is None else self._filled(message.slot, message.worker, fd)
         if task is None:
-            if given is not None:
-                given.busy = False
+            if slot is not None:
+                slot.busy = False
             return
-        task.slot = given
-        task.made = functools.partial(_unpacked, None if given is None else given.memory, needed, body)
+        task.slot = slot
+        task.made = functools.partial(_unpacked, None if slot is None else slot.memory, needed, body)
+
+    def _filled(self, number: int, worker: int, fd: int | None) -> Slot:
+        """The slot that a worker has filled, which is a new one if its descriptor came along."""
+        return (
+            self.slots.filled(number) if fd is None else self._added(number, core.SharedSlot(fd=fd), worker)
+        )
 
     def _count(
         self,
@@ -412,6 +323,7 @@ class TaskScheduler:
         needed: int = 0,
     ) -> None:
         self._counts.add(body, needed, message.report)
+        self.slots.forget(message.report.ended_slots)
         self._record(message.worker, message.report.traced)
 
     def _record(self, worker: int, traced: tracing.Taken | None) -> None:

@@ -7,6 +7,7 @@ back to the parent differs. Limits of malloc decide how much freed memory a work
 from __future__ import annotations
 
 import gc
+import itertools
 import pickle
 import signal
 import socket
@@ -35,6 +36,7 @@ from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconn
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.placed_rows import PlacedRows
 from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
+from fastload.engines.processes.slots import WorkerSlot, WorkerSlots
 from fastload.engines.processes.worker_errors import RaisedInWorker, wrapped
 from fastload.engines.resume.datasets import (
     DatasetState,
@@ -136,14 +138,14 @@ class Worker:
         self._sample_seed = job.sample_seed
         self._policy = job.policy
         self._lost = Lost()  # losses of the current task
-        self._slots: dict[int, core.SharedSlot] = {}
+        numbers = itertools.count(job.workers + 1 + number, job.workers + 1)
+        self._slots = WorkerSlots(numbers, job.keep, job.pinned)
         self._pickler = BatchPickler()
         self._arena = Arena(None)
         self._placed: PlacedRows | None = None  # rows of the batch that is made, in its arena
         self._spread = False  # the heap has held a whole batch of samples
         self._layout: rows.SampleLayout | None = None
         self._described = not job.rowwise
-        self._made = 0  # slots made here
         self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
         self._slowest: tuple[float, Any] = (0.0, None)
         self._ended = False  # an iterable dataset's replica is exhausted
@@ -217,18 +219,12 @@ class Worker:
             if isinstance(message, messages.Stop):
                 return
             if isinstance(message, messages.MapSlot):
-                self._map_slot(message.number, *fds)
+                self._slots.map(message.number, *fds)
             else:
                 _HANDLERS[type(message)](self, message)
 
-    def _map_slot(self, number: int, fd: int) -> None:
-        slot = core.SharedSlot(fd=fd)
-        slot.release_fd()
-        self._slots[number] = slot
-
     def _drop_slots(self, message: messages.DropSlots) -> None:
-        for number in message.numbers:
-            self._slots.pop(number, None)
+        self._slots.drop(message.numbers)
 
     def _use_layout(self, message: messages.UseLayout) -> None:
         self._layout = message.layout
@@ -262,7 +258,7 @@ class Worker:
             self._make_batch(message.task)
 
     def _make_batch(self, task: messages.MakeBatch) -> None:
-        batch, index, slot, hint, occurrences = task
+        batch, index, least, most, occurrences = task
         if self._ended:
             return  # the parent knows, and does not wait for this batch
         self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
@@ -270,7 +266,8 @@ class Worker:
             if self._failed is not None:
                 self._send(messages.BatchFailed(self._number, batch, self._failed))
                 return
-            self._arena = Arena(None if slot is None else self._slots[slot])
+            slot = self._slots.choose(least, most)
+            self._arena = Arena(None if slot is None else slot.memory)
             self._batches += 1
             made = self._fetch(index, occurrences)
             self._tell_replica(batch)
@@ -279,13 +276,14 @@ class Worker:
             if made is NOTHING:
                 self._send(messages.BatchEmpty(self._number, batch, self._report()))
             else:
-                self._deliver(batch, made, slot, hint)
+                self._deliver(batch, made, slot, least)
         except Disconnected:
             raise
         except Exception as error:
             self._send(self._failure(batch, error))
         finally:
             placed, self._arena, self._placed = self._placed, Arena(None), None
+            self._slots.end_batch()
         if placed is None or not placed.used:
             self._spread = True
         elif self._spread:
@@ -425,20 +423,16 @@ class Worker:
             return torch.stack(batch, 0)  # raises, and names the shapes that differ
         return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
 
-    def _deliver(self, batch: int, made: object, slot: int | None, hint: int) -> None:
+    def _deliver(self, batch: int, made: object, slot: WorkerSlot | None, least: int) -> None:
         """Packs a batch into its slot, or into a new one if that is too small, and sends it to the parent."""
         begun = time.perf_counter()
         tracer = tracing.active
         began_ns = 0 if tracer is None else core.clock_ns()
-        fds: tuple[int, ...] = ()
         envelope = self._pack(made)
         # Again, if the second packing takes more: views of one tensor, longer offsets.
         while self._arena.overflowed:
-            if fds and slot is not None:
-                del self._slots[slot]
-            fresh = core.SharedSlot(max(hint, self._arena.needed))
-            slot, fds = self._number_slot(fresh), (fresh.fd,)
-            self._arena = Arena(fresh)
+            slot = self._slots.make(max(least, self._arena.needed))
+            self._arena = Arena(slot.memory)
             envelope = self._pack(made)
         del made
         needed = self._arena.needed
@@ -449,9 +443,10 @@ class Worker:
         self._seconds[1] += time.perf_counter() - begun
         if tracer is not None:
             tracer.add("write", began_ns, {"bytes": needed})
-        self._send(messages.BatchDone(self._number, batch, slot, needed, body, self._report()), fds)
-        if fds and slot is not None:
-            self._slots[slot].release_fd()
+        number, fds = (None, ()) if slot is None else (slot.number, (slot.memory.fd,) if slot.fresh else ())
+        self._send(messages.BatchDone(self._number, batch, number, needed, body, self._report()), fds)
+        if slot is not None:
+            self._slots.sent(slot)
 
     def _pack(self, made: object) -> bytes:
         envelope = self._pickler.pack(made, self._arena)
@@ -459,14 +454,6 @@ class Worker:
             self._arena.needed += len(envelope)
             self._arena.overflowed |= self._arena.needed > self._arena.room
         return envelope
-
-    def _number_slot(self, fresh: core.SharedSlot) -> int:
-        """Numbers a new slot. No other process uses the number: its remainder tells which process made the
-        slot."""
-        self._made += 1
-        number = self._made * (self._job.workers + 1) + self._number
-        self._slots[number] = fresh
-        return number
 
     def _make_rows(self, message: messages.OfferRows) -> None:
         """Makes rows of a batch that all workers fill: claims one after the other until none is left."""
@@ -476,7 +463,7 @@ class Worker:
         if row < 0 or self._layout is None:
             return
         self._seconds, self._slowest, self._lost = [0.0, 0.0], (0.0, None), Lost()
-        writer = rows.RowWriter(self._layout, self._slots[slot], total)
+        writer = rows.RowWriter(self._layout, self._slots.memory_of(slot), total)
         made: list[tuple[int, list[Any]]] = []
         count, odd = 0, False
         error: tuple[int, RaisedInWorker] | None = None
@@ -520,7 +507,13 @@ class Worker:
     def _report(self) -> messages.WorkerReport:
         (python, collate), traced = self._seconds, self._tracing.take()
         return messages.WorkerReport(
-            python, collate, *self._slowest, self._pickler.by_value, counts.take(), traced
+            python,
+            collate,
+            *self._slowest,
+            self._pickler.by_value,
+            counts.take(),
+            traced,
+            self._slots.take_ended(),
         )
 
     def _send(self, message: object, fds: tuple[int, ...] = ()) -> None:

@@ -12,7 +12,7 @@ import torch
 from copies import Copies
 
 from fastload._native import core
-from fastload.engines.processes.scheduler import Slots
+from fastload.engines.processes.slots import Slots
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -21,17 +21,17 @@ def test_slot_cools_until_its_copy_is_done() -> None:
     """Between the end of a lease and the end of the copies queued before it, a slot is not handed out."""
     copies = Copies()
     slots = Slots(4, lambda memory: memory.guard(copies))
-    slot = slots.add(1, core.SharedSlot(4096), {0})
-    assert copies.pinned == {slot.memory.address: 4096}
+    slot = slots.add(1, core.SharedSlot(4096))
+    assert copies.pinned == {slot.memory.address: slot.memory.bytes}
     tensor = torch.frombuffer(slot.memory.lease(), dtype=torch.uint8)
     slot.busy = False
-    assert slots.take(1) is None
+    assert slots.take(1, 1 << 14) is None
     assert not copies.events
     del tensor
     assert len(copies.events) == 1
-    assert slots.take(1) is None
+    assert slots.take(1, 1 << 14) is None
     copies.events[0].done = True
-    assert slots.take(1) is slot
+    assert slots.take(1, 1 << 14) is slot
     slots.drop(slot)
     assert copies.pinned
     del slot

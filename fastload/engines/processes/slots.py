@@ -1,0 +1,243 @@
+"""Slots: the shared memory that batches of worker processes lie in, as the parent and as a worker keep it.
+
+NOTE [ slots: who chooses ]
+A worker that makes a whole batch chooses its slot when it begins. The parent offers every slot whose batch is
+gone, and no earlier: see fastload._native's NOTE [ shared slots: lifetimes ]. A slot that were chosen when
+the batch is sent out would wait with it behind the batches before, full of nothing; a slot that belonged to
+one worker would wait for it while others made new ones.
+A worker makes a slot when none is offered; all others map it. It unmaps one that it did without for some
+batches in a row: SPARED, and twice as many each time that a slot is missed which was so unmapped, because to
+make one takes a large part of the time of a batch.
+A slot whose rows all workers fill is chosen by the parent, when the batch is sent out.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fastload._native import core
+
+SPARED = 16
+"""Batches in a row that a worker makes beside another slot that is offered, before it first unmaps one."""
+
+
+@dataclass
+class Slot:
+    """One slot of shared memory, in the parent.
+
+    Attributes:
+        number: its number in messages, never used twice.
+        memory: the parent's mapping.
+        busy: True if a batch is being written into it, or waits in it; a worker may have chosen it besides
+            if it is `offered`.
+    """
+
+    number: int
+    memory: core.SharedSlot
+    busy: bool = True
+    offered: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """True if no batch that the parent knows is in it, and nothing looks at its memory."""
+        return not (self.busy or self.memory.leased or self.memory.cooling)
+
+    def claim(self) -> bool:
+        """Takes an idle slot back. False if a worker has chosen it."""
+        if self.offered:
+            self.offered = not self.memory.accept()
+        return not self.offered
+
+
+class Slots:
+    """The slots of one set of workers, in their parent.
+
+    1. take() and offer() give out a slot only if no batch is in flight in it and no tensor views it.
+    2. `prepare` is called once with the memory of each slot, which it may pin.
+    3. `dropped` lists slots that are used no more, for the workers; `keep` is the most idle slots that take()
+       keeps.
+    """
+
+    def __init__(self, keep: int, prepare: Callable[[core.SharedSlot], object] | None = None) -> None:
+        self.keep = keep
+        self._prepare = prepare
+        self.all: dict[int, Slot] = {}
+        self.dropped: list[int] = []
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all slots together."""
+        return sum(slot.memory.bytes for slot in self.all.values())
+
+    def add(self, number: int, memory: core.SharedSlot) -> Slot:
+        """Adds a new slot, marked busy."""
+        if self._prepare is not None:
+            self._prepare(memory)
+        slot = self.all[number] = Slot(number, memory)
+        return slot
+
+    def filled(self, number: int) -> Slot:
+        """The slot that a worker had chosen, and that a batch waits in."""
+        slot = self.all[number]
+        slot.busy, slot.offered = True, False
+        return slot
+
+    def offer(self) -> None:
+        """Offers the idle slots to the workers."""
+        for slot in list(self.all.values()):
+            if slot.offered or not slot.idle:
+                continue
+            if slot.memory.retired:
+                self.drop(slot)
+            else:
+                slot.offered = True
+                slot.memory.offer()
+
+    def take(self, least: int, most: int) -> Slot | None:
+        """Returns an idle slot, now busy, of `least` to `most` bytes; None if there is none.
+
+        Idle slots of other sizes are dropped, and those beyond `keep`.
+        """
+        kept: list[Slot] = []
+        for slot in list(self.all.values()):
+            memory = slot.memory
+            if not slot.idle:
+                continue
+            if not memory.retired and least <= memory.bytes <= max(least, most) and len(kept) < self.keep:
+                kept.append(slot)
+            elif slot.claim():
+                self.drop(slot)
+        for slot in sorted(kept, key=lambda slot: slot.memory.bytes):
+            if slot.claim():
+                slot.busy = True
+                return slot
+        return None
+
+    def drop(self, slot: Slot) -> None:
+        """Drops a slot that is not offered; leases of it stay valid."""
+        if self.all.pop(slot.number, None) is not None:
+            self.dropped.append(slot.number)
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Drops slots that a worker has taken in order to end them."""
+        for number in numbers:
+            self.drop(self.all[number])
+
+
+@dataclass
+class WorkerSlot:
+    """One slot of shared memory, in a worker.
+
+    Attributes:
+        fresh: True if it was made here, and the parent does not know it yet.
+    """
+
+    number: int
+    memory: core.SharedSlot
+    fresh: bool = False
+
+
+class WorkerSlots:
+    """The slots of all workers, in one of them. See NOTE [ slots: who chooses ].
+
+    1. choose() and make() give slots for a batch; sent() tells in which it was sent.
+    2. end_batch() gives the others back, when nothing reads them any more.
+
+    Args:
+        numbers: numbers for new slots, which no other process uses.
+        keep: most offered slots that are kept.
+        pinned: the parent pins slots, which takes long: none is ended for not being needed.
+    """
+
+    def __init__(self, numbers: itertools.count[int], keep: int, pinned: bool) -> None:
+        self._numbers, self._keep, self._pinned = numbers, keep, pinned
+        self._all: dict[int, WorkerSlot] = {}
+        self._used: list[WorkerSlot] = []  # for the batch that is being made
+        self._ended: list[int] = []
+        self._spared = 0  # batches in a row made beside an offered slot
+        self._patience = SPARED
+        self._unmapped = False  # a slot was ended as not needed, and none made since
+        self._last = 0  # bytes of the slot made last
+
+    def map(self, number: int, fd: int) -> None:
+        """Maps a slot that another process made; takes its descriptor."""
+        slot = WorkerSlot(number, core.SharedSlot(fd=fd))
+        slot.memory.release_fd()
+        self._all[number] = slot
+
+    def memory_of(self, number: int) -> core.SharedSlot:
+        """The memory of a slot that the parent chose."""
+        return self._all[number].memory
+
+    def choose(self, least: int, most: int) -> WorkerSlot | None:
+        """The slot for a batch; None if nothing is known of its size.
+
+        Args:
+            least: bytes that recent batches took; 0: the parent knows of none.
+            most: bytes from which on a slot is not worth keeping.
+        """
+        fit: list[WorkerSlot] = []
+        for slot in [slot for slot in self._all.values() if slot.memory.offered]:
+            if (not least or least <= slot.memory.bytes <= max(least, most)) and len(fit) < self._keep:
+                fit.append(slot)
+            else:
+                self._end(slot)
+        fit.sort(key=lambda slot: slot.memory.bytes)
+        chosen = next((slot for slot in fit if slot.memory.accept()), None)
+        self._count(next((slot for slot in reversed(fit) if slot.memory.offered), None))
+        if chosen is not None:
+            self._used.append(chosen)
+        elif least or self._last:
+            chosen = self.make(least or self._last)
+        return chosen
+
+    def make(self, size: int) -> WorkerSlot:
+        """A new slot."""
+        slot = WorkerSlot(next(self._numbers), core.SharedSlot(size), fresh=True)
+        self._last = size
+        if self._unmapped:
+            self._unmapped = False
+            self._patience *= 2
+        self._all[slot.number] = slot
+        self._used.append(slot)
+        return slot
+
+    def sent(self, slot: WorkerSlot) -> None:
+        """Tells of the slot that the parent was sent, with the descriptor of a fresh one."""
+        self._used.remove(slot)
+        if slot.fresh:
+            slot.fresh = False
+            slot.memory.release_fd()
+
+    def end_batch(self) -> None:
+        """Gives back the slots that were not sent."""
+        used, self._used = self._used, []
+        for slot in used:
+            if slot.fresh:
+                del self._all[slot.number]
+            else:
+                slot.memory.offer()
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Unmaps slots that are used no more."""
+        for number in numbers:
+            self._all.pop(number, None)
+
+    def take_ended(self) -> list[int]:
+        """The numbers of slots that were ended here since the last call, for the parent."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _count(self, spare: WorkerSlot | None) -> None:
+        """Counts a batch that was begun beside an offered slot, and at last ends that."""
+        self._spared = 0 if spare is None or self._pinned else self._spared + 1
+        if spare is not None and self._spared >= self._patience:
+            self._spared, self._unmapped = 0, True
+            self._end(spare)
+
+    def _end(self, slot: WorkerSlot) -> None:
+        if slot.memory.accept():
+            del self._all[slot.number]
+            self._ended.append(slot.number)
