@@ -1,7 +1,7 @@
 """The data parts of well-known training programs with the import changed: FastLoader against torch's
 DataLoader.
 
-    python benchmarks/bench_programs.py [--program timm] [--rounds 5] [--save programs]
+    python benchmarks/bench_programs.py [--program timm] [--rounds 5] [--first] [--save programs]
 
 Every program is a Dataset of its own with torchvision's, timm's or its own steps (program_data.py), in two
 persistent worker processes. FastLoader opens its JPEGs as lazy images: lazy="exact", the default, and
@@ -10,10 +10,12 @@ lazy="fast"; lazy=False is the control.
 Method: each loader is built once, in a process of its own (program_turn.py), from the same seeds. The
 processes take turns, a window of so many batches each, round by round: torch, exact, fast, off. A ratio is
 the median over rounds of the ratio of two windows of one round. While one is measured the others wait with
-full queues. The first batches of "exact" and "off" must equal torch's bit for bit. Memory is PSS of all
-processes of a loader at the end of a window; its ratio is taken of the largest of each. Caveats: with as many
-cores as workers the consumer competes with them. It drops each batch unread. Files are in the page cache. A
-rate suffers more from other processes than CPU time does; `others` is the share of the machine that they
+full queues. The first batches of "exact" and "off" must equal torch's bit for bit. Most files have
+come before, and have their entropy indexes; with --first none has: there are copies enough for all rounds,
+each with a comment of its own. Memory is the largest PSS of all processes of a loader that was seen, after
+the rounds, while batches were taken one after the other and each was read. Caveats: with as many cores as
+workers the consumer competes with them. It drops each batch of a window unread. Files are in the page cache.
+A rate suffers more from other processes than CPU time does; `others` is the share of the machine that they
 took.
 """
 
@@ -25,6 +27,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,7 +35,7 @@ from typing import Any
 
 import common
 from program_data import PROGRAMS, Program
-from program_turn import Spec
+from program_turn import COMPARED, WARM, Spec
 from rich.table import Table
 
 from fastload.bench import harness, measure
@@ -41,6 +44,8 @@ from fastload.bench.report import number
 HERE = Path(__file__).resolve().parent
 Json = dict[str, Any]
 LOADERS = {"torch": "torch", "exact": "exact", "fast": "fast", "off": "lazy=False"}
+IN_FLIGHT = 8
+"""More batches than a loader makes ahead."""
 NEAR = 0.02
 """By so much a Dataset without images may differ from lazy=False, and the memory of images."""
 
@@ -75,10 +80,10 @@ class Child:
         return self.read()
 
     def end(self) -> Json:
-        """Lets the child end; what it has to say at last."""
+        """Lets the child end; its memory, and what it has to say at last."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return self.read() if self._spec.lazy != "torch" else {}
+        return self.read()
 
 
 @contextmanager
@@ -100,18 +105,35 @@ def child(spec: Spec) -> Iterator[Child]:
         process.wait()
 
 
+def never_seen(source: Path, root: Path, least: int) -> None:
+    """Writes at least so many JPEGs, no two of the same bytes: those of `source`, each with a comment."""
+    files = sorted(source.rglob("*.jpg"))
+    for turn in range(-(-least // len(files))):
+        for file in files:
+            copy = root / file.parent.relative_to(source) / f"{turn}-{file.name}"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            body = file.read_bytes()
+            copy.write_bytes(body[:2] + b"\xff\xfe\x00\x06" + turn.to_bytes(4, "big") + body[2:])
+
+
 def measured(
     name: str, program: Program, arguments: argparse.Namespace
-) -> tuple[list[harness.Measured], list[str]]:
-    """All loaders of a program, and the lines of explain() about images.
+) -> tuple[list[harness.Measured], dict[str, Json]]:
+    """All loaders of a program, and what each says at its end: its memory, and the lines of explain() about
+    images.
 
     Raises:
         BenchError: the batches of two loaders differ that must not.
     """
-    root = str(common.corpus(arguments.corpus, program.corpus).absolute())
+    root = common.corpus(arguments.corpus, program.corpus).absolute()
     with ExitStack() as stack:
+        if arguments.first:
+            source, root = root, Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            batches = COMPARED + arguments.rounds * (WARM + program.batches)
+            never_seen(source, root, (batches + IN_FLIGHT) * program.batch)
         children = {
-            lazy: stack.enter_context(child(Spec(name, lazy, arguments.workers, root))) for lazy in LOADERS
+            lazy: stack.enter_context(child(Spec(name, lazy, arguments.workers, str(root))))
+            for lazy in LOADERS
         }
         with common.note(f"{name}: first batches"):
             first = {lazy: each.read()["batches"] for lazy, each in children.items()}
@@ -120,47 +142,41 @@ def measured(
         rows = harness.interleave(
             [(lazy, LOADERS[lazy], children[lazy].turn) for lazy in LOADERS], arguments.rounds, common.note
         )
-        said = [
-            f"{lazy}: {line}" for lazy, each in children.items() for line in each.end().get("explain", ())
-        ]
-    return rows, said
+        with common.note(f"{name}: memory"):
+            ends = {lazy: each.end() for lazy, each in children.items()}
+    return rows, ends
 
 
-def memory(row: harness.Measured, column: str) -> float | None:
-    """The largest of a row's readings of memory."""
-    return max((value for value in row.values(column) if value is not None), default=None)
-
-
-def memory_ratio(ours: harness.Measured, torch: harness.Measured, column: str = "pss_bytes") -> float | None:
-    """Memory over torch's."""
-    a, b = memory(ours, column), memory(torch, column)
+def memory_ratio(ours: Json, theirs: Json, column: str = "pss_bytes") -> float | None:
+    """Memory over another loader's."""
+    a, b = ours[column], theirs[column]
     return None if a is None or not b else a / b
 
 
-def figures(rows: list[harness.Measured]) -> Json:
+def figures(rows: list[harness.Measured], ends: dict[str, Json]) -> Json:
     """Ratios to torch of each other loader: rate, CPU time and memory."""
     torch, *others = rows
     return {
         row.name: {
             "rate": harness.ratio(row, torch),
             "cpu": harness.ratio(torch, row, "cpu_s_per_1000"),
-            "memory": memory_ratio(row, torch),
-            "own memory": memory_ratio(row, torch, "own_bytes"),
+            "memory": memory_ratio(ends[row.name], ends[torch.name]),
+            "own memory": memory_ratio(ends[row.name], ends[torch.name], "own_bytes"),
         }
         for row in others
     }
 
 
-def show(title: str, rows: list[harness.Measured], said: list[str]) -> None:
+def show(title: str, rows: list[harness.Measured], ends: dict[str, Json]) -> None:
     """Prints what was measured of one program."""
     made = Table(title=title)
     for heading in ("", "images/s", "±", "x", "CPU us an image", "x", "PSS, MB", "x", "others"):
         made.add_column(heading, justify="right" if heading else "left")
-    ratios = figures(rows)
+    ratios = figures(rows, ends)
     for row in rows:
         ratio = ratios.get(row.name, {})
         spread = measure.spread(row.values("images_per_s"))
-        pss, others = memory(row, "pss_bytes"), row.median("others_share")
+        pss, others = ends[row.name]["pss_bytes"], row.median("others_share")
         made.add_row(
             row.title,
             number(row.median("images_per_s")),
@@ -173,14 +189,21 @@ def show(title: str, rows: list[harness.Measured], said: list[str]) -> None:
             "" if others is None else f"{others:.0%}",
         )
     common.console.print(made)
-    for line in said:
+    for line in lines_of(ends):
         common.console.print(line, highlight=False, markup=False)
 
 
-def targets_of(name: str, program: Program, rows: list[harness.Measured]) -> list[common.Target]:
+def lines_of(ends: dict[str, Json]) -> list[str]:
+    """The lines of explain() about images, by loader."""
+    return [f"{lazy}: {line}" for lazy, end in ends.items() for line in end.get("explain", ())]
+
+
+def targets_of(
+    name: str, program: Program, rows: list[harness.Measured], ends: dict[str, Json]
+) -> list[common.Target]:
     """The targets of one program."""
     exact, off = rows[1], rows[3]
-    ratios = figures(rows)
+    ratios = figures(rows, ends)
     found = []
     for lazy, bound in (("exact", program.exact), ("fast", program.fast)):
         if bound is not None:
@@ -205,7 +228,10 @@ def targets_of(name: str, program: Program, rows: list[harness.Measured]) -> lis
     )
     found.append(
         common.Target(
-            f"{name}, exact: memory over that of lazy=False", memory_ratio(exact, off), 1 + NEAR, at_most=True
+            f"{name}, exact: memory over that of lazy=False",
+            memory_ratio(ends["exact"], ends["off"]),
+            1 + NEAR,
+            at_most=True,
         )
     )
     return found
@@ -217,16 +243,22 @@ def main() -> int:
     made.add_argument(
         "--program", choices=list(PROGRAMS), action="append", help="only this program; may be given again"
     )
+    made.add_argument("--first", action="store_true", help="no file comes twice")
     arguments = made.parse_args()
     targets: list[common.Target] = []
     kept: Json = {}
     details: Json = {}
     for name in arguments.program or PROGRAMS:
         program = PROGRAMS[name]
-        rows, said = measured(name, program, arguments)
-        show(program.title, rows, said)
-        targets += targets_of(name, program, rows)
-        kept[name] = {"title": program.title, "aims": program.aims, "ratios": figures(rows), "explain": said}
+        rows, ends = measured(name, program, arguments)
+        show(program.title, rows, ends)
+        targets += targets_of(name, program, rows, ends)
+        kept[name] = {
+            "title": program.title,
+            "aims": program.aims,
+            "ratios": figures(rows, ends),
+            "explain": lines_of(ends),
+        }
         details[name] = [row.to_json() for row in rows]
     return common.finish("programs", arguments, targets, programs=kept, **details)
 

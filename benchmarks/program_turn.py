@@ -14,6 +14,7 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ from fastload.bench import measure
 Json = dict[str, Any]
 COMPARED = 4  # batches
 WARM = 6  # batches before the clock starts: more than are in flight
+STRETCH = 24  # batches that are taken on end before memory is read, and while it is
+LOOK_S = 0.1  # between readings
 SAMPLES = 1 << 20  # no window reaches the end of the epoch
 SETTLE_S = 10.0
 
@@ -81,8 +84,7 @@ def settle() -> None:
 
 
 def window(spec: Spec, iterator: Iterator[Any]) -> Json:
-    """Images a second and CPU time an image of a window, the memory at its end, and what other processes
-    took of the machine."""
+    """Images a second and CPU time an image of a window, and what other processes took of the machine."""
     program = program_data.PROGRAMS[spec.program]
     for _ in range(WARM):
         next(iterator)
@@ -92,17 +94,39 @@ def window(spec: Spec, iterator: Iterator[Any]) -> Json:
     wall, cpu = time.perf_counter() - began, measure.tree_cpu_seconds() - cpu
     after = measure.machine_busy_seconds()
     images = program.batch * program.batches
-    memory = measure.tree_pss(os.getpid()) or {}
     settle()
     return {
         "ok": True,
         "images_per_s": images / wall,
         "cpu_s_per_1000": cpu / images * 1000,
-        "pss_bytes": memory.get("pss"),
-        "own_bytes": memory["anon"] + memory["shmem"] if "anon" in memory else None,
         "others_share": None
         if after is None or busy is None
         else max(0.0, after - busy - cpu) / wall / (os.cpu_count() or 1),
+    }
+
+
+def memory(iterator: Iterator[Any]) -> Json:
+    """The most memory of all processes, read again and again while a loop takes batches, reads every byte,
+    and holds one until the next has come."""
+    found: list[dict[str, int]] = []
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(LOOK_S):
+            found.append(measure.tree_pss(os.getpid()) or {})
+
+    for _ in range(STRETCH):
+        batch = next(iterator)
+    looking = threading.Thread(target=look)
+    looking.start()
+    for _ in range(STRETCH):
+        batch = next(iterator)
+        digest(batch)
+    done.set()
+    looking.join()
+    return {
+        "pss_bytes": max((each["pss"] for each in found if "pss" in each), default=None),
+        "own_bytes": max((each["anon"] + each["shmem"] for each in found if "anon" in each), default=None),
     }
 
 
@@ -124,11 +148,13 @@ def main() -> None:
     say({"batches": first})
     for _ in sys.stdin:
         say(window(spec, iterator))
+    last = memory(iterator)
     if spec.lazy != "torch":
-        say(
-            {"explain": [line for line in loader.explain(all=True).splitlines() if line.startswith("images")]}
-        )
+        last["explain"] = [
+            line for line in loader.explain(all=True).splitlines() if line.startswith("images")
+        ]
         loader.close()
+    say(last)
 
 
 if __name__ == "__main__":
