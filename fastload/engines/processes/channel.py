@@ -64,6 +64,12 @@ class Channel:
         """The socket's descriptor, for poll; -1 once closed."""
         return self._socket.fileno()
 
+    def register(self, poll: select.poll) -> int:
+        """Registers the socket for data, and for room if messages wait for it. Returns its descriptor."""
+        fd = self._socket.fileno()
+        poll.register(fd, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+        return fd
+
     @property
     def backlog(self) -> bool:
         """True if messages wait for room in the socket. If so, poll for writing and call flush()."""

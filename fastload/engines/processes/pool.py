@@ -278,9 +278,7 @@ class Pool:
         poll = select.poll()
         by_fd: dict[int, WorkerProcess] = {}
         for worker in workers:
-            fd = worker.channel.fileno()
-            by_fd[fd] = by_fd[worker.death] = worker
-            poll.register(fd, select.POLLIN | (select.POLLOUT if worker.channel.backlog else 0))
+            by_fd[worker.channel.register(poll)] = by_fd[worker.death] = worker
             poll.register(worker.death, select.POLLIN)
         for worker in self.workers:
             if worker not in workers and worker.channel.backlog:

@@ -10,7 +10,7 @@ import itertools
 import pickle
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +26,114 @@ from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.pool import Pool
 from fastload.engines.processes.serialization import opened, unpack
-from fastload.engines.processes.slots import Slot, Slots
 from fastload.engines.processes.worker_errors import RaisedInWorker
 from fastload.engines.resume.datasets import DatasetState
 from fastload.health import tracing
 from fastload.lazy.counts import LazyCounts
+
+
+@dataclass
+class Slot:
+    """One slot of shared memory, in the parent.
+
+    Attributes:
+        number: its number in messages, never used twice.
+        memory: the parent's mapping.
+        busy: True if a batch is being written into it, or waits in it; a worker may have chosen it besides
+            if it is `offered`.
+    """
+
+    number: int
+    memory: core.SharedSlot
+    busy: bool = True
+    offered: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """True if no batch that the parent knows is in it, and nothing looks at its memory."""
+        return not (self.busy or self.memory.leased or self.memory.cooling)
+
+    def claim(self) -> bool:
+        """Takes an idle slot back. False if a worker has chosen it."""
+        if self.offered:
+            self.offered = not self.memory.accept()
+        return not self.offered
+
+
+class Slots:
+    """The slots of one set of workers, in their parent.
+
+    1. take() and offer() give out a slot only if no batch is in flight in it and no tensor views it. Who
+       chooses among them: worker_slots.py.
+    2. `prepare` is called once with the memory of each slot, which it may pin.
+    3. `dropped` lists slots that are used no more, for the workers; `keep` is the most idle slots that take()
+       keeps.
+    """
+
+    def __init__(self, keep: int, prepare: Callable[[core.SharedSlot], object] | None = None) -> None:
+        self.keep = keep
+        self._prepare = prepare
+        self.all: dict[int, Slot] = {}
+        self.dropped: list[int] = []
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all slots together."""
+        return sum(slot.memory.bytes for slot in self.all.values())
+
+    def add(self, number: int, memory: core.SharedSlot) -> Slot:
+        """Adds a new slot, marked busy."""
+        if self._prepare is not None:
+            self._prepare(memory)
+        slot = self.all[number] = Slot(number, memory)
+        return slot
+
+    def filled(self, number: int) -> Slot:
+        """The slot that a worker had chosen, and that a batch waits in."""
+        slot = self.all[number]
+        slot.busy, slot.offered = True, False
+        return slot
+
+    def offer(self) -> None:
+        """Offers the idle slots to the workers."""
+        for slot in list(self.all.values()):
+            if slot.offered or not slot.idle:
+                continue
+            if slot.memory.retired:
+                self.drop(slot)
+            else:
+                slot.offered = True
+                slot.memory.offer()
+
+    def take(self, least: int, most: int) -> Slot | None:
+        """Returns an idle slot, now busy, of `least` to `most` bytes; None if there is none.
+
+        Idle slots of other sizes are dropped, and those beyond `keep`.
+        """
+        kept: list[Slot] = []
+        for slot in list(self.all.values()):
+            memory = slot.memory
+            if not slot.idle:
+                continue
+            if not memory.retired and least <= memory.bytes <= max(least, most) and len(kept) < self.keep:
+                kept.append(slot)
+            elif slot.claim():
+                self.drop(slot)
+        for slot in sorted(kept, key=lambda slot: slot.memory.bytes):
+            if slot.claim():
+                slot.busy = True
+                return slot
+        return None
+
+    def drop(self, slot: Slot) -> None:
+        """Drops a slot that is not offered; leases of it stay valid."""
+        if self.all.pop(slot.number, None) is not None:
+            self.dropped.append(slot.number)
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Drops slots that a worker has taken in order to end them."""
+        for number in numbers:
+            self.drop(self.all[number])
 
 
 @dataclass

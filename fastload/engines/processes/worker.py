@@ -36,8 +36,8 @@ from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconn
 from fastload.engines.processes.messages import Job
 from fastload.engines.processes.placed_rows import PlacedRows
 from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
-from fastload.engines.processes.slots import WorkerSlot, WorkerSlots
 from fastload.engines.processes.worker_errors import RaisedInWorker, wrapped
+from fastload.engines.processes.worker_slots import WorkerSlot, WorkerSlots
 from fastload.engines.resume.datasets import (
     DatasetState,
     create_fetcher,

@@ -12,7 +12,7 @@ import torch
 from copies import Copies
 
 from fastload._native import core
-from fastload.engines.processes.slots import Slots
+from fastload.engines.processes.scheduler import Slots
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fastload._native import core
+from fastload.engines.processes.scheduler import Slot, Slots
 from fastload.engines.processes.serialization import Arena, BatchPickler, unpack
-from fastload.engines.processes.slots import SPARED, Slot, Slots, WorkerSlots
+from fastload.engines.processes.worker_slots import SPARED, WorkerSlots
 
 # Python 3.12 and later warn of a fork beside threads.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
