@@ -8,8 +8,11 @@ Compose.forward is exchanged, as NOTE [ compose: whole transforms of a lazy imag
 version.
 1. A transform whose forward() is torchvision's runs by its own methods, which a subclass may have overridden,
    on the flat values. Any other is called as it is, with the sample put together again.
-2. The same container is returned as long as no transform has made another.
-3. PILToTensor or ToImage with ToDtype(torch.float32, scale=True), and with Normalize behind them, are a table
+2. Draws are made by the transform's own make_params, on all flat values. Of the one lazy image of a sample
+   the steps that are known (steps_v2.py) make a recipe, and an image where other code asks for it; all other
+   values are transformed by torchvision.
+3. The same container is returned as long as no transform has made another.
+4. PILToTensor or ToImage with ToDtype(torch.float32, scale=True), and with Normalize behind them, are a table
    of 256 floats for each channel, which torchvision's functions make. So it is for one lazy image, where
    torchvision would convert no other value of the sample.
 """
@@ -33,6 +36,7 @@ from fastload.common import originals
 from fastload.common.originals import OwnCode
 from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
 from fastload.composing.picture import Picture
+from fastload.composing.steps_v2 import STEPS
 from fastload.composing.tables import numbers_of, table
 from fastload.lazy import counts, images
 
@@ -41,13 +45,34 @@ _OWN = OwnCode(
     (f"{_V2}._transform:Transform", ("forward", "_needs_transform_list", "_call_kernel", "make_params")),
     (f"{_V2}._transform:_RandomApplyTransform", ("forward",)),
     *(
-        (f"{_V2}.{place}", ("forward", "transform", "check_inputs"))
+        (f"{_V2}.{place}", ("forward", "transform", "check_inputs", "make_params", "_generate_value"))
         for place in (
             *("_container:Compose", "_container:RandomApply", "_type_conversion:PILToTensor"),
-            *("_type_conversion:ToImage", "_misc:ToDtype", "_misc:Normalize"),
+            *("_type_conversion:ToImage", "_misc:ToDtype", "_misc:Normalize", "_color:ColorJitter"),
+            *("_color:RandomGrayscale", "_geometry:RandomResizedCrop", "_geometry:RandomCrop"),
+            *("_geometry:Resize", "_geometry:CenterCrop", "_geometry:RandomHorizontalFlip"),
+            "_geometry:RandomVerticalFlip",
         )
     ),
-    (f"{_V2}._utils", ("check_type", "has_any")),
+    (f"{_V2}._utils", ("check_type", "has_any", "query_size", "query_chw")),
+    (
+        f"{_V2}.functional._geometry",
+        (
+            *("horizontal_flip", "_horizontal_flip_image_pil", "vertical_flip", "_vertical_flip_image_pil"),
+            *("resize", "__resize_image_pil_dispatch", "_resize_image_pil", "_check_interpolation"),
+            *("_compute_resized_output_size", "resized_crop", "_resized_crop_image_pil_dispatch"),
+            *("_resized_crop_image_pil", "crop", "center_crop", "_center_crop_image_pil"),
+            *("_center_crop_compute_crop_anchor", "_center_crop_parse_output_size"),
+        ),
+    ),
+    (
+        f"{_V2}.functional._color",
+        (
+            *("rgb_to_grayscale", "_rgb_to_grayscale_image_pil", "adjust_brightness", "adjust_contrast"),
+            *("_adjust_brightness_image_pil", "adjust_saturation", "adjust_hue"),
+        ),
+    ),
+    ("torchvision.transforms._functional_pil", ("crop", "hflip", "vflip", "to_grayscale")),
     (f"{_V2}.functional._misc", ("to_dtype", "to_dtype_image", "normalize", "normalize_image")),
     (f"{_V2}.functional._type_conversion", ("to_image",)),
     (f"{_V2}.functional._utils", ("_get_kernel", "is_pure_tensor")),
@@ -90,12 +115,44 @@ class _Sample:
 
     def __init__(self, inputs: tuple[Any, ...]) -> None:
         self._whole = inputs if len(inputs) > 1 else inputs[0]
-        self.flat, self._spec = tree_flatten(self._whole)
+        self._flat, self._spec = tree_flatten(self._whole)
         self._changed = False
+        at = [number for number, value in enumerate(self._flat) if isinstance(value, Image.Image)]
+        self._at = at[0] if len(at) == 1 else None
+        self._picture: Picture | None = None  # in the place of the one image
+
+    @property
+    def flat(self) -> list[Any]:
+        """The flat values."""
+        if self._picture is not None and self._at is not None:
+            self._flat = self._with(self._picture.image())
+            self._picture = None
+        return self._flat
 
     def set(self, flat: list[Any]) -> None:
         """Puts other values in the place of the flat ones."""
-        self.flat, self._changed = flat, True
+        self._flat, self._picture, self._changed = flat, None, True
+
+    def picture(self) -> tuple[int, Picture] | None:
+        """The place of the one image of the sample, and its picture; None if that is not lazy."""
+        if self._at is None:
+            return None
+        found = self._picture or Picture.of(self._flat[self._at])
+        return None if found is None else (self._at, found)
+
+    def faced(self, picture: Picture) -> list[Any]:
+        """The flat values with a picture's face in the place of the one image."""
+        return self._with(picture.face())
+
+    def draw(self, flat: list[Any], picture: Picture) -> None:
+        """Puts other values in the place of the flat ones, and a picture in that of the image."""
+        self._flat, self._picture, self._changed = flat, picture, True
+
+    def _with(self, image: Image.Image) -> list[Any]:
+        flat = list(self._flat)
+        assert self._at is not None
+        flat[self._at] = image
+        return flat
 
     def whole(self) -> Any:
         """The inputs with the flat values in their places: the same object, if none was set."""
@@ -138,6 +195,8 @@ def _called(transform: Any, inputs: tuple[Any, ...]) -> Any:
 def _run(transform: Any, sample: _Sample) -> bool:
     """Transforms a sample as forward() does. False: it is to be taken apart again, since the transform has
     made other things than tensors and images."""
+    if type(transform) in STEPS and (found := sample.picture()) is not None and found[1].has_room:
+        return _draw(transform, sample, *found)
     flat = sample.flat
     transform.check_inputs(flat)
     if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
@@ -155,6 +214,31 @@ def _run(transform: Any, sample: _Sample) -> bool:
     )
 
 
+def _draw(transform: Any, sample: _Sample, at: int, picture: Picture) -> bool:
+    """Transforms a sample as _run() does, the one image of it by steps of its picture."""
+    name = type(transform).__name__
+    if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
+        counts.composed(name)
+        return True
+    flat = sample.faced(picture)
+    needed = transform._needs_transform_list(flat)
+    params = transform.make_params([value for value, needs in zip(flat, needed, strict=True) if needs])
+    made = STEPS[type(transform)](transform, picture, params)
+    if made is None:
+        counts.apart(name)
+        flat[at] = transform.transform(picture.image(), params)
+    else:
+        counts.composed(name)
+    for number, value in enumerate(flat):
+        if needed[number] and number != at:
+            flat[number] = transform.transform(value, params)
+    if made is None:
+        sample.set(flat)
+    else:
+        sample.draw(flat, made)
+    return True
+
+
 def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
     """Makes a tensor of the image by the first transforms, and returns their number; 0: they make none, or
     torchvision's own code is to do it."""
@@ -164,8 +248,8 @@ def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
     to_floats = transforms[1]
     if not (to_floats.dtype is torch.float32 and to_floats.scale is True and is_plain(to_floats)):
         return 0
-    found = _only_image(sample.flat, kinds[0])
-    if found is None:
+    found = sample.picture()
+    if found is None or not _is_alone(sample.faced(found[1]), kinds[0], *found):
         return 0
     at, picture = found
     numbers = numbers_of(transforms[2:], v2.Normalize)
@@ -173,24 +257,23 @@ def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
     if kinds[0] is v2.ToImage:
         floats = floats.as_subclass(tv_tensors.Image)
     counts.composed(kinds[0].__name__)
-    sample.set([*sample.flat[:at], floats, *sample.flat[at + 1 :]])
+    flat = sample.faced(picture)
+    flat[at] = floats
+    sample.set(flat)
     return 2 if numbers is None else 3
 
 
-def _only_image(flat: Sequence[Any], kind: type) -> tuple[int, Picture] | None:
-    """The place of the one image of a sample, a lazy one, and its picture; None where another value would be
-    converted, too, or in its place."""
-    at = [number for number, value in enumerate(flat) if isinstance(value, Image.Image)]
-    picture = Picture.of(flat[at[0]]) if len(at) == 1 else None
-    if picture is None or picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
-        return None
+def _is_alone(flat: Sequence[Any], kind: type, at: int, picture: Picture) -> bool:
+    """Returns True if no other value of a sample would be converted, or in the image's place."""
+    if picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
+        return False
     for number, value in enumerate(flat):
         if isinstance(value, np.ndarray):
-            return None
+            return False
         if isinstance(value, torch.Tensor) and type(value) not in _BESIDE:
-            if isinstance(value, tv_tensors.TVTensor) or (kind is v2.PILToTensor and number < at[0]):
-                return None
-    return at[0], picture
+            if isinstance(value, tv_tensors.TVTensor) or (kind is v2.PILToTensor and number < at):
+                return False
+    return True
 
 
 def _converted(image: torch.Tensor) -> torch.Tensor:

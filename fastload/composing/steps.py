@@ -29,11 +29,11 @@ _JITTERS = ("adjust_brightness", "adjust_contrast", "adjust_saturation", "adjust
 
 def _random_resized_crop(of: Any, picture: Picture) -> Picture | None:
     filter, size = _filter(of), of.size
-    if filter is None or not _are_sides(size, 2) or not is_size((size[1], size[0])):
+    if filter is None or not are_sides(size, 2) or not is_size((size[1], size[0])):
         return None
     top, left, height, width = of.get_params(picture.face(), of.scale, of.ratio)
     cropped = picture.then(Crop((left, top, left + width, top + height)))
-    return _resized(cropped, (size[1], size[0]), filter)
+    return resized(cropped, (size[1], size[0]), filter)
 
 
 def _resize(of: Any, picture: Picture) -> Picture | None:
@@ -42,19 +42,19 @@ def _resize(of: Any, picture: Picture) -> Picture | None:
         return None
     if type(size) is int:
         size = [size]
-    if not _are_sides(size, 1, 2):
+    if not are_sides(size, 1, 2):
         return None
     width, height = picture.recipe.size
     made = tuple(F._compute_resized_output_size((height, width), size, None)[::-1])
-    return _resized(picture, made, filter) if is_size(made) else None
+    return resized(picture, made, filter) if is_size(made) else None
 
 
-def _resized(picture: Picture, size: Size, filter: int) -> Picture:
+def resized(picture: Picture, size: Size, filter: int) -> Picture:
     before = picture.recipe.size
     return picture if before == size else picture.then(Resize(size, filter, (0, 0, *before)))
 
 
-def _are_sides(value: object, *counts: int) -> TypeGuard[Sequence[int]]:
+def are_sides(value: object, *counts: int) -> TypeGuard[Sequence[int]]:
     """Returns True for a list or tuple of so many integers."""
     return isinstance(value, tuple | list) and len(value) in counts and {*map(type, value)} == {int}
 
@@ -69,7 +69,7 @@ def _filter(of: Any) -> int | None:
 
 def _center_crop(of: Any, picture: Picture) -> Picture | None:
     size = of.size
-    if not _are_sides(size, 2):
+    if not are_sides(size, 2):
         return None
     (width, height), (down, across) = picture.recipe.size, size
     if not (0 < across <= width and 0 < down <= height):
@@ -80,7 +80,7 @@ def _center_crop(of: Any, picture: Picture) -> Picture | None:
 
 def _random_crop(of: Any, picture: Picture) -> Picture | None:
     size, (width, height) = of.size, picture.recipe.size
-    if of.padding is not None or not _are_sides(size, 2) or not is_size((size[0], size[1])):
+    if of.padding is not None or not are_sides(size, 2) or not is_size((size[0], size[1])):
         return None
     if size[0] > height or size[1] > width:
         return None

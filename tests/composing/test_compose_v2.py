@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from lazy_helpers import both, counted, files, lazily
 from PIL import Image
 from torchvision import tv_tensors
+from torchvision.transforms import _functional_pil as pillow
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from fastload import FastLoader
-from fastload.composing import compose_v2
+from fastload.composing import adjusting, compose_v2
 
 OWN = v2.Compose.forward
 
@@ -29,9 +30,13 @@ OWN = v2.Compose.forward
 @pytest.fixture(scope="module", autouse=True)
 def exchanged() -> Iterator[None]:
     """Compose is exchanged, as in a worker."""
+    own = {name: getattr(pillow, name) for name in adjusting._ADJUSTED}
+    adjusting.exchange()
     compose_v2.exchange()
     yield
     v2.Compose.forward = OWN  # type: ignore[method-assign]
+    for name, function in own.items():
+        setattr(pillow, name, function)
 
 
 class Shift(v2.Transform):
@@ -70,8 +75,12 @@ sizes = st.integers(1, 70)
 known = st.one_of(
     st.builds(v2.RandomHorizontalFlip, probabilities),
     st.builds(v2.RandomVerticalFlip, probabilities),
-    st.builds(v2.Resize, sizes | st.tuples(sizes, sizes).map(list)),
-    st.builds(v2.RandomResizedCrop, sizes),
+    st.builds(
+        v2.Resize, sizes | st.tuples(sizes, sizes).map(list), st.sampled_from([*v2.InterpolationMode, 1])
+    ),
+    st.builds(
+        v2.RandomResizedCrop, sizes, interpolation=st.sampled_from(["bilinear", "bicubic", "nearest-exact"])
+    ),
     st.builds(v2.CenterCrop, sizes),
     st.builds(v2.RandomCrop, st.integers(20, 50), pad_if_needed=st.booleans()),
     st.builds(v2.ColorJitter, st.just(0.4), st.just(0.4), st.just(0.4), st.just(0.1)),
@@ -183,6 +192,50 @@ def test_the_image_becomes_floats_at_once() -> None:
         assert told.straight == told.composed["ToImage"] == 1
 
 
+DRAWS = (
+    v2.RandomResizedCrop(24),
+    v2.Resize(30),
+    v2.Resize([30, 40], interpolation=v2.InterpolationMode.BICUBIC),
+    v2.CenterCrop(20),
+    v2.RandomCrop(20),
+    v2.RandomHorizontalFlip(1.0),
+    v2.RandomVerticalFlip(1.0),
+    v2.RandomGrayscale(1.0),
+    v2.ColorJitter(0.4, 0.4, 0.4, 0.1),
+)
+
+
+@pytest.mark.parametrize("step", DRAWS, ids=lambda step: type(step).__name__)
+@pytest.mark.parametrize("sample", ["alone", "boxes", "mask"])
+def test_a_draw_is_a_step(step: v2.Transform, sample: str) -> None:
+    """What torchvision's own make_params has drawn becomes a step of the image's recipe, in a sample with
+    boxes and masks, too, and no image is made between two of them."""
+    compose = v2.Compose([step, v2.RandomHorizontalFlip(1.0), *REFERENCE[2:]])
+    told = counted(lambda: compose(*SAMPLES[sample](opened())))
+    flips = isinstance(step, v2.RandomHorizontalFlip)
+    assert told.composed == {type(step).__name__: 1 + flips, "RandomHorizontalFlip": 1 + flips, "ToImage": 1}
+    assert not told.whole
+    assert not told.apart
+
+
+@pytest.mark.filterwarnings("ignore:Anti-alias option")
+@pytest.mark.parametrize(
+    "step",
+    [
+        v2.RandomCrop(50, padding=20),
+        v2.Resize(30, max_size=32),
+        v2.CenterCrop(500),
+        v2.RandomResizedCrop(20, antialias=False),
+    ],
+    ids=["padding", "most", "larger", "not antialiased"],
+)
+def test_torchvision_transforms_the_rest(step: v2.Transform) -> None:
+    """Where a step is not plainly right, torchvision's own transform() has the same draws and an image."""
+    compose = v2.Compose([step])
+    told = counted(lambda: compose(opened()))
+    assert (told.composed, told.apart) == ({}, {type(step).__name__: 1})
+
+
 def test_a_sample_that_no_step_changes_is_itself() -> None:
     with lazily():
         sample = SAMPLES["boxes"](opened())
@@ -196,7 +249,7 @@ def test_what_a_program_changes_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     def made(compose: Any) -> tuple[Any, int]:
         told: list[Any] = []
         counts = counted(lambda: told.append(shown(compose(opened()))))
-        return told[0], counts.composed.total()
+        return told[0], counts.composed["ToImage"]
 
     compose = v2.Compose([v2.Resize([20, 20]), *REFERENCE[2:]])
     wanted, one = made(compose)
@@ -251,7 +304,7 @@ def test_in_workers(context: str) -> None:
             )
             lines = loader.explain(all=True)
         if lazy:
-            assert "one recipe for torchvision's ToImage" in lines
+            assert "one recipe for torchvision's RandomHorizontalFlip, ToImage" in lines
     for one, two in zip(*found, strict=True):
         assert all(
             torch.equal(a, b) for x, y in zip(one, two, strict=True) for a, b in zip(x, y, strict=True)
