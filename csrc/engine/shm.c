@@ -14,7 +14,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-enum { TAIL = 64 /* bytes behind those of the memory: the word of its offer, in a cache line of its own */ };
+enum { PAGE = 4096, TAIL = PAGE /* a page behind the memory: the word of its offer */ };
 
 static _Atomic uint64_t forks;
 
@@ -47,8 +47,8 @@ static fl_code finish(fl_shm *shm, fl_code code) {
 }
 
 static fl_code create(size_t bytes, mapper mapper, fl_shm *out, fl_error *err) {
-    const size_t whole = (bytes + TAIL + 4095) & ~(size_t)4095;
-    *out = (fl_shm){NULL, whole - TAIL, -1};
+    *out = (fl_shm){NULL, (bytes + PAGE - 1) & ~(size_t)(PAGE - 1), -1};
+    const size_t whole = out->bytes + TAIL;
     if (!bytes || bytes > (size_t)INT64_MAX || whole > (size_t)INT64_MAX)
         return fl_fail(err, FL_EARG, "a batch of %zu bytes", bytes);
     out->fd = memfd_create("fastload", MFD_CLOEXEC | MFD_ALLOW_SEALING);
