@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
+from types import BuiltinMethodType
 from typing import Any, TypeGuard
 
 from PIL import Image
@@ -230,6 +232,16 @@ class LazyCore:
         self, box: object, source: object, method: object, numbers: object, filter: object, fill: object
     ) -> object:
         """As ImagingCore.transform, which changes this image."""
+        return self._transform("transform", (box, source, method, numbers, filter, fill))
+
+    def transform2(
+        self, box: object, source: object, method: object, numbers: object, filter: object, fill: object
+    ) -> object:
+        """transform() by its name in the first versions of Pillow 10."""
+        return self._transform("transform2", (box, source, method, numbers, filter, fill))
+
+    def _transform(self, name: str, arguments: tuple[Any, ...]) -> object:
+        box, source, method, numbers, filter, fill = arguments
         canvas, onto = self._canvas(), None
         whole = _is_box(box) and box == (0, 0, *self.size)
         if canvas is not None and whole and type(source) is LazyCore and source.mode == self.mode:
@@ -238,10 +250,16 @@ class LazyCore:
             onto = None if recipe is None or step is None else recipe.then(step)
         if self._becomes(onto):
             return None
-        return self.real().transform(box, _real(source), method, numbers, filter, fill)
+        return getattr(self.real(), name)(*map(_real, arguments))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.real(), name)
+        found = getattr(self.real(), name)
+        return functools.partial(_called, found) if isinstance(found, BuiltinMethodType) else found
+
+
+def _called(method: Callable[..., Any], *arguments: object, **named: object) -> object:
+    """What a method of ImagingCore returns, which takes none but images with pixels."""
+    return method(*map(_real, arguments), **named)
 
 
 def _real(value: object) -> object:

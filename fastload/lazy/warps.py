@@ -94,7 +94,8 @@ class Warp(_Warp, Proved):
         """As Step.on_core."""
         out = filled(core.mode, self.to, self.ink)
         method = Image.Transform.AFFINE if len(self.numbers) == 6 else Image.Transform.PERSPECTIVE
-        out.transform((0, 0, *self.to), core, method, self.numbers, self.filter, False)
+        transform = getattr(out, "transform", None) or out.transform2  # in the first versions of Pillow 10
+        transform((0, 0, *self.to), core, method, self.numbers, self.filter, False)
         return out
 
 

@@ -123,7 +123,8 @@ composing = st.one_of(
 factors = st.sampled_from([0, 1, 0.0, 1.0, -0.5, 2.5, 300.0, np.float64(0.3), 1e38, 1e39, True]) | st.floats(
     0, 2
 ).map(lambda x: round(x, 3))
-radii = st.sampled_from([0, 0.3, 1, 2.7, (1.5, 0), (0, 3.2), 30, -1, np.float64(0.7), 1e5])
+HUGE = [1e5] if int(Image.__version__.split(".")[0]) >= 11 else []  # which ends the process of older ones
+radii = st.sampled_from([0, 0.3, 1, 2.7, (1.5, 0), (0, 3.2), 30, -1, np.float64(0.7), *HUGE])
 colours = st.sampled_from([None, 0, 7, "red", (1, 2, 3), (1, 2, 3, 4), (300, -1, 5), 1.5])
 maps = st.lists(st.floats(-2, 2).map(lambda x: round(x, 3)), min_size=6, max_size=6)
 kinds = st.sampled_from([0, 2, 3, 1])
