@@ -258,7 +258,7 @@ class LazyCore:
 
 
 def _called(method: Callable[..., Any], *arguments: object, **named: object) -> object:
-    """What a method of ImagingCore returns, which takes none but images with pixels."""
+    """Calls a method of ImagingCore, which takes none but images with pixels."""
     return method(*map(_real, arguments), **named)
 
 
