@@ -33,7 +33,7 @@ from torchvision.transforms import transforms as v1
 from fastload.common import originals
 from fastload.common.originals import OwnCode
 from fastload.composing import steps
-from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
+from fastload.composing.modules import MODULE_CODE, is_plain, is_usual, why_apart
 from fastload.composing.picture import Picture
 from fastload.composing.tables import numbers_of, table
 from fastload.lazy import counts, images
@@ -119,7 +119,7 @@ def _run(transform: Any, picture: Picture) -> object:
         order = list(range(len(transform.transforms)))
         random.shuffle(order)
         return _run_all([transform.transforms[each] for each in order], picture)
-    counts.apart(kind.__name__)
+    counts.apart(kind.__name__, why_apart(transform, _RUNS, v1))
     return transform(picture.image())
 
 

@@ -34,7 +34,7 @@ from torchvision.transforms.v2.functional import _misc as kernels
 
 from fastload.common import originals
 from fastload.common.originals import OwnCode
-from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
+from fastload.composing.modules import MODULE_CODE, is_plain, is_usual, why_apart
 from fastload.composing.picture import Picture
 from fastload.composing.steps_v2 import STEPS
 from fastload.composing.tables import numbers_of, table
@@ -189,14 +189,18 @@ def _called(transform: Any, inputs: tuple[Any, ...]) -> Any:
         if torch.rand(1) >= transform.p:
             return inputs if len(inputs) > 1 else inputs[0]
         return _run_all(transform.transforms, inputs)
+    if type(transform) is not v2.Compose and _has_lazy(inputs):
+        counts.apart(type(transform).__name__, why_apart(transform, STEPS, v2))
     return transform(*inputs)
 
 
 def _run(transform: Any, sample: _Sample) -> bool:
     """Transforms a sample as forward() does. False: it is to be taken apart again, since the transform has
     made other things than tensors and images."""
-    if type(transform) in STEPS and (found := sample.picture()) is not None and found[1].has_room:
-        return _draw(transform, sample, *found)
+    if (found := sample.picture()) is not None:
+        if type(transform) in STEPS and found[1].has_room:
+            return _draw(transform, sample, *found)
+        counts.apart(type(transform).__name__, why_apart(transform, STEPS, v2))
     flat = sample.flat
     transform.check_inputs(flat)
     if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
@@ -225,7 +229,7 @@ def _draw(transform: Any, sample: _Sample, at: int, picture: Picture) -> bool:
     params = transform.make_params([value for value, needs in zip(flat, needed, strict=True) if needs])
     made = STEPS[type(transform)](transform, picture, params)
     if made is None:
-        counts.apart(name)
+        counts.apart(name, why_apart(transform, STEPS, v2))
         flat[at] = transform.transform(picture.image(), params)
     else:
         counts.composed(name)

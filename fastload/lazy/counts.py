@@ -25,7 +25,7 @@ class LazyCounts:
         opened: JPEGs that were opened as lazy images.
         straight: times that pixels were decoded straight into an array.
         composed: steps of torchvision's transforms that became steps of a recipe, by class.
-        apart: calls of a transform with an image in between, by class.
+        apart: calls of a transform with an image in between, by class and reason.
         whole: images whose pixels were made as a Pillow image, by the function that asked for them.
         left: images that Pillow has loaded itself, by the reason.
         line: the first line of the user's program that asked for pixels as a Pillow image, and the function
@@ -81,9 +81,10 @@ def composed(name: str) -> None:
     _counts.composed[name] += 1
 
 
-def apart(name: str) -> None:
-    """Counts a transform that is called with an image by a Compose of torchvision's, by its class."""
-    _counts.apart[name] += 1
+def apart(name: str, why: str) -> None:
+    """Counts a transform that is called with an image by a Compose of torchvision's, by its class and the
+    reason."""
+    _counts.apart[f"{name} ({why})"] += 1
 
 
 def left(why: str) -> None:

@@ -233,7 +233,25 @@ def test_torchvision_transforms_the_rest(step: v2.Transform) -> None:
     """Where a step is not plainly right, torchvision's own transform() has the same draws and an image."""
     compose = v2.Compose([step])
     told = counted(lambda: compose(opened()))
-    assert (told.composed, told.apart) == ({}, {type(step).__name__: 1})
+    assert (told.composed, told.apart) == (
+        {},
+        {f"{type(step).__name__} (its arguments, or the image's mode)": 1},
+    )
+
+
+def test_the_reason_for_an_image_is_told() -> None:
+    """explain() gets, for each transform that is called with an image, why."""
+    hooked = v2.CenterCrop(20)
+    hooked.register_forward_hook(lambda module, given, result: None)
+    compose = v2.Compose([v2.Resize(30), Shift(), Called(), v2.RandomInvert(1.0), hooked])
+    told = counted(lambda: compose(opened()))
+    assert told.composed == {"Resize": 1}
+    assert told.apart == {
+        "Shift (not torchvision's own class)": 1,
+        "Called (not torchvision's own class)": 1,
+        "RandomInvert (no step of a recipe)": 1,
+        "CenterCrop (a hook or method of its own)": 1,
+    }
 
 
 def test_a_sample_that_no_step_changes_is_itself() -> None:
