@@ -42,10 +42,18 @@ def one_buffer() -> AbstractContextManager[Any]:
 
 @contextmanager
 def events_pass_at_once() -> Iterator[None]:
-    """A slot that was dropped is filled again at once."""
+    """A slot that was dropped is filled again at once, and unmapped when the device is done: a copy from
+    memory that is gone would end the process."""
+    real = pinning.Registered.unpin
+
+    def unpin(guard: pinning.Registered, address: int) -> None:
+        torch.cuda.synchronize()
+        real(guard, address)
+
     with (
         patch.object(pinning.StreamEvent, "query", lambda event: True),
         patch.object(pinning.ContextEvents, "query", lambda event: True),
+        patch.object(pinning.Registered, "unpin", unpin),
     ):
         yield
 
