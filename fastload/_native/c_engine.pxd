@@ -175,6 +175,7 @@ cdef extern from "engine/shm.h" nogil:
         int fd
     fl_code fl_shm_create(size_t, fl_shm *, fl_error *)
     fl_code fl_shm_attach(int, fl_shm *, fl_error *)
+    fl_code fl_shm_attach_sparse(int, fl_shm *, fl_error *)
     void fl_shm_release_fd(fl_shm *)
     void fl_shm_close(fl_shm *)
     void fl_ticket_open(const fl_shm *, uint32_t, uint32_t)

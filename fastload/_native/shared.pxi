@@ -11,8 +11,8 @@
 
 from fastload._native.c_common cimport fl_error
 from fastload._native.c_engine cimport (
-    fl_shm, fl_shm_accept, fl_shm_attach, fl_shm_close, fl_shm_create, fl_shm_forks, fl_shm_offer,
-    fl_shm_offered, fl_shm_release_fd, fl_ticket_claim, fl_ticket_open, fl_watch_process,
+    fl_shm, fl_shm_accept, fl_shm_attach, fl_shm_attach_sparse, fl_shm_close, fl_shm_create, fl_shm_forks,
+    fl_shm_offer, fl_shm_offered, fl_shm_release_fd, fl_ticket_claim, fl_ticket_open, fl_watch_process,
 )
 from fastload._native.c_jpeg cimport fl_libjpeg_live
 from fastload._native.c_store cimport fl_files_live, fl_store_live, fl_table_live
@@ -67,7 +67,8 @@ cdef bint _unpin(SharedSlot slot) noexcept:
 @_cython.no_gc_clear
 cdef class SharedSlot:
     """One slot of shared memory, as a writable buffer; of at least `bytes` when created, as large as it
-    was made when attached by its fd."""
+    was made when attached by its fd. `sparse`: it takes no time to attach, and pages are mapped as they are
+    touched."""
 
     cdef fl_shm shm
     cdef bint counted
@@ -78,11 +79,16 @@ cdef class SharedSlot:
     cdef bint untold
     cdef int pinner  # the process that guards it: in another the device is asked for nothing
 
-    def __cinit__(self, size_t bytes=0, *, int fd=-1):
+    def __cinit__(self, size_t bytes=0, *, int fd=-1, bint sparse=False):
         cdef fl_error err
         self.shm.fd = -1
         with nogil:
-            code = fl_shm_attach(fd, &self.shm, &err) if fd >= 0 else fl_shm_create(bytes, &self.shm, &err)
+            if fd < 0:
+                code = fl_shm_create(bytes, &self.shm, &err)
+            elif sparse:
+                code = fl_shm_attach_sparse(fd, &self.shm, &err)
+            else:
+                code = fl_shm_attach(fd, &self.shm, &err)
         check(code, &err)
         self.counted = True
         _add(&_live_shared, 1)

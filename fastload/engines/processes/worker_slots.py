@@ -5,7 +5,8 @@ A worker that makes a whole batch chooses its slot when it begins. The parent of
 gone, and no earlier: see fastload._native's NOTE [ shared slots: lifetimes ]. A slot that were chosen when
 the batch is sent out would wait with it behind the batches before, full of nothing; a slot that belonged to
 one worker would wait for it while others made new ones.
-A worker makes a slot when none is offered; all others map it. It unmaps one that it did without for some
+A worker makes a slot when none is offered; all others map it, and its pages when they first choose it, which
+they do with those last that they have not used. It unmaps one that it did without for some
 batches in a row: SPARED, and twice as many each time that a slot is missed which was so unmapped, because to
 make one takes a large part of the time of a batch.
 A slot whose rows all workers fill is chosen by the parent, when the batch is sent out.
@@ -29,11 +30,13 @@ class WorkerSlot:
 
     Attributes:
         fresh: True if it was made here, and the parent does not know it yet.
+        used: True if its pages are mapped in this process.
     """
 
     number: int
     memory: core.SharedSlot
     fresh: bool = False
+    used: bool = False
 
 
 class WorkerSlots:
@@ -60,7 +63,7 @@ class WorkerSlots:
 
     def map(self, number: int, fd: int) -> None:
         """Maps a slot that another process made; takes its descriptor."""
-        slot = WorkerSlot(number, core.SharedSlot(fd=fd))
+        slot = WorkerSlot(number, core.SharedSlot(fd=fd, sparse=True))
         slot.memory.release_fd()
         self._all[number] = slot
 
@@ -81,10 +84,11 @@ class WorkerSlots:
                 fit.append(slot)
             else:
                 self._end(slot)
-        fit.sort(key=lambda slot: slot.memory.bytes)
+        fit.sort(key=lambda slot: (slot.memory.bytes, not slot.used))
         chosen = next((slot for slot in fit if slot.memory.accept()), None)
         self._count(next((slot for slot in reversed(fit) if slot.memory.offered), None))
         if chosen is not None:
+            chosen.used = True
             self._used.append(chosen)
         elif least or self._last:
             chosen = self.make(least or self._last)
@@ -92,7 +96,7 @@ class WorkerSlots:
 
     def make(self, size: int) -> WorkerSlot:
         """A new slot."""
-        slot = WorkerSlot(next(self._numbers), core.SharedSlot(size), fresh=True)
+        slot = WorkerSlot(next(self._numbers), core.SharedSlot(size), fresh=True, used=True)
         self._last = size
         if self._unmapped:
             self._unmapped = False
