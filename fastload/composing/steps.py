@@ -68,7 +68,11 @@ def _filter(of: Any) -> int | None:
 
 
 def _center_crop(of: Any, picture: Picture) -> Picture | None:
-    size = of.size
+    return center_cropped(picture, of.size)
+
+
+def center_cropped(picture: Picture, size: object) -> Picture | None:
+    """The middle of a picture, (height, width) in size; None for what is not plainly within it."""
     if not are_sides(size, 2):
         return None
     (width, height), (down, across) = picture.recipe.size, size

@@ -16,7 +16,7 @@ from torchvision.transforms.v2.functional import _geometry as geometry
 
 from fastload.composing import adjusting
 from fastload.composing.picture import Picture
-from fastload.composing.steps import are_sides, resized
+from fastload.composing.steps import are_sides, center_cropped, resized
 from fastload.lazy.colours import Grey, agrees
 from fastload.lazy.core_image import is_size
 from fastload.lazy.functions import FACTOR_MOST
@@ -72,13 +72,7 @@ def _resize(of: Any, picture: Picture, params: Params) -> Picture | None:
 
 
 def _center_crop(of: Any, picture: Picture, params: Params) -> Picture | None:
-    if not are_sides(of.size, 2):
-        return None
-    (width, height), (down, across) = picture.recipe.size, of.size
-    if not (0 < across <= width and 0 < down <= height):
-        return None
-    top, left = geometry._center_crop_compute_crop_anchor(down, across, height, width)
-    return picture.then(Crop((left, top, left + across, top + down)))
+    return center_cropped(picture, of.size)
 
 
 def _flip(method: Image.Transpose) -> Step:

@@ -2,13 +2,13 @@
 
 NOTE [ slots: who chooses ]
 A worker that makes a whole batch chooses its slot when it begins. The parent offers every slot whose batch is
-gone, and no earlier: see fastload._native's NOTE [ shared slots: lifetimes ]. A slot that were chosen when
-the batch is sent out would wait with it behind the batches before, full of nothing; a slot that belonged to
-one worker would wait for it while others made new ones.
-A worker makes a slot when none is offered; all others map it, and its pages when they first choose it, which
-they do with those last that they have not used. It unmaps one that it did without for some
-batches in a row: SPARED, and twice as many each time that a slot is missed which was so unmapped, because to
-make one takes a large part of the time of a batch.
+gone, and no earlier: see fastload._native's NOTE [ shared slots: lifetimes ]. If the slot were chosen when
+the batch is sent out, it would wait behind the batches before, full of nothing. If it belonged to one worker,
+it would wait for that one while others made new slots.
+A worker makes a slot when none is offered. All others map it, and its pages when they first choose it: of
+slots alike, a worker prefers those that it has touched. It ends one that it did without for SPARED batches in
+a row, and waits twice as long each time that a slot is missed which was so ended: to make one takes a large
+part of the time of a batch.
 A slot whose rows all workers fill is chosen by the parent, when the batch is sent out.
 """
 
@@ -30,13 +30,13 @@ class WorkerSlot:
 
     Attributes:
         fresh: True if it was made here, and the parent does not know it yet.
-        used: True if its pages are mapped in this process.
+        touched: True if its pages are mapped in this process.
     """
 
     number: int
     memory: core.SharedSlot
     fresh: bool = False
-    used: bool = False
+    touched: bool = False
 
 
 class WorkerSlots:
@@ -54,7 +54,7 @@ class WorkerSlots:
     def __init__(self, numbers: itertools.count[int], keep: int, pinned: bool) -> None:
         self._numbers, self._keep, self._pinned = numbers, keep, pinned
         self._all: dict[int, WorkerSlot] = {}
-        self._used: list[WorkerSlot] = []  # for the batch that is being made
+        self._taken: list[WorkerSlot] = []  # for the batch that is being made
         self._ended: list[int] = []
         self._spared = 0  # batches in a row made beside an offered slot
         self._patience = SPARED
@@ -84,38 +84,38 @@ class WorkerSlots:
                 fit.append(slot)
             else:
                 self._end(slot)
-        fit.sort(key=lambda slot: (slot.memory.bytes, not slot.used))
+        fit.sort(key=lambda slot: (slot.memory.bytes, not slot.touched))
         chosen = next((slot for slot in fit if slot.memory.accept()), None)
         self._count(next((slot for slot in reversed(fit) if slot.memory.offered), None))
         if chosen is not None:
-            chosen.used = True
-            self._used.append(chosen)
+            chosen.touched = True
+            self._taken.append(chosen)
         elif least or self._last:
             chosen = self.make(least or self._last)
         return chosen
 
     def make(self, size: int) -> WorkerSlot:
         """A new slot."""
-        slot = WorkerSlot(next(self._numbers), core.SharedSlot(size), fresh=True, used=True)
+        slot = WorkerSlot(next(self._numbers), core.SharedSlot(size), fresh=True, touched=True)
         self._last = size
         if self._unmapped:
             self._unmapped = False
             self._patience *= 2
         self._all[slot.number] = slot
-        self._used.append(slot)
+        self._taken.append(slot)
         return slot
 
     def sent(self, slot: WorkerSlot) -> None:
         """Tells of the slot that the parent was sent, with the descriptor of a fresh one."""
-        self._used.remove(slot)
+        self._taken.remove(slot)
         if slot.fresh:
             slot.fresh = False
             slot.memory.release_fd()
 
     def end_batch(self) -> None:
         """Gives back the slots that were not sent."""
-        used, self._used = self._used, []
-        for slot in used:
+        taken, self._taken = self._taken, []
+        for slot in taken:
             if slot.fresh:
                 del self._all[slot.number]
             else:
