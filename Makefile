@@ -34,7 +34,7 @@ MAKEFLAGS += --no-print-directory
 # Compiled modules are kept, whatever the shell around says: programs import what those before them have compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: all demo demo-remote test test-long quick test-installed build wheel docs lint ctest ctest-long pytest pytest-long bench peers format clean
+.PHONY: all demo demo-remote test test-long quick rules test-installed build wheel docs lint ctest ctest-long pytest pytest-long bench peers format clean
 all: build
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
@@ -171,6 +171,12 @@ QUICK_WITHOUT := $(addprefix --ignore=tests/,common/test_permutation.py health/t
     native/test_geometry_objects.py native/test_missing_module.py native/test_resize.py native/test_resize_exact.py native/test_torture.py \
     store/test_billion.py store/test_many_shards.py store/test_changed_on_disk.py store/test_sidecar.py store/test_writer.py \
     transforms/test_lightly.py transforms/test_replaced_code.py)
+# Tests that read the sources, and fail by a line that no linter knows: for each commit, in seconds.
+RULES := $(addprefix tests/,build/test_sources.py build/test_mutants.py docs/test_docstrings.py loader/test_walks.py store/test_new_kind.py)
+rules: build
+	@$(PY) -m pytest -q -m "not long" $(RULES)
+	@$(PY) tools/architecture_lists.py
+
 quick: $(STAMPS)/quick
 	@$(MAKE) TOOLS=quick build lint-ruff lint-format lint-imports
 	$(PY) -m pytest -q -m "not long" $(SPREAD) $(QUICK) $(QUICK_WITHOUT)

@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import common
@@ -23,6 +24,7 @@ from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from rich.table import Table
 
 from fastload._native import core
+from fastload.common.images import open_image
 from fastload.common.system import keep_memory
 from fastload.lazy import colours
 from fastload.lazy.colours import Proved
@@ -82,6 +84,12 @@ STEPS: dict[str, tuple[Pillow, Proved, float | None]] = {
 }
 
 
+def picture(path: Path) -> Image.Image:
+    """A photograph in the size that is measured."""
+    with open(path, "rb") as file:
+        return open_image(file).convert("RGB").resize((SIDE, SIDE))
+
+
 def timed(call: Callable[[Any], object], values: list[Any]) -> float:
     """CPU time of a call with each value, in microseconds."""
     began = time.thread_time()
@@ -95,7 +103,7 @@ def main() -> int:
     arguments = common.parser(__doc__, rounds=15).parse_args()
     files = sorted(common.corpus(arguments.corpus, "in500").rglob("*.jp*g"))[: 5 * COUNT : 5]
     keep_memory(1 << 25, 1 << 28)
-    images = [Image.open(path).convert("RGB").resize((SIDE, SIDE)) for path in files]
+    images = [picture(path) for path in files]
     pixels = [np.asarray(image) for image in images]
     shown = Table(title=f"CPU us a 224 x 224 image; Pillow {Image.__version__}, {core.cpu_features()}")
     for heading in ("", "Pillow", "native", "Pillow / native"):

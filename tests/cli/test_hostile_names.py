@@ -3,7 +3,6 @@ command."""
 
 from __future__ import annotations
 
-import ast
 import io
 import os
 import sys
@@ -15,14 +14,12 @@ import numpy as np
 import pytest
 from PIL import EpsImagePlugin, Image, UnidentifiedImageError
 
-import fastload
 from fastload.bench.rivals import PillowFolder
 from fastload.cli.main import main
 from fastload.errors import DatasetError, SampleError, printable
 from fastload.packing import pack
 from fastload.store import Manifest
 
-ROOT = Path(fastload.__path__[0]).parent
 EVIL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202e\r[red]\udcff"
 """A window's title, a cleared screen, colour by a C1 code, reversed text, a return, rich's markup, a byte
 that is no UTF-8."""
@@ -161,28 +158,6 @@ def test_pillows_own_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     summary = pack(tmp_path / "src", tmp_path / "out", on_error="skip")
     assert summary.samples == 1
     assert "this limit is Pillow's, PIL.Image.MAX_IMAGE_PIXELS" in summary.skipped[0][1]
-
-
-def test_images_are_opened_in_one_place() -> None:
-    """`Image.open`, which takes any format unless they are named, is called once in all that is shipped and
-    run, and once where a benchmark imitates other people's programs; those of other loaders, in environments
-    of their own, call it as their users do."""
-    files = [
-        path
-        for folder in ("fastload", "benchmarks", "examples", "tools")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
-    files = [path for path in files if path.parent != ROOT / "benchmarks" / "peers"]
-    nodes = [
-        (path.name, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    ]
-    names = ("Image", "PIL")
-    calls = [
-        name
-        for name, node in nodes
-        if isinstance(node, ast.Attribute) and node.attr == "open" and getattr(node.value, "id", "") in names
-    ]
-    assert calls == ["images.py", "program_boxes.py"]
 
 
 def test_formats_that_are_read(tmp_path: Path) -> None:
