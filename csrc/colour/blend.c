@@ -134,8 +134,37 @@ FL_AVX2 static void pixels_saturated_avx2(uint8_t *rgb, size_t pixels, float fac
     FL_COLOUR_BLOCKS(_avx2, rgb, pixels, saturated_avx2, factor);
 }
 
+/* 64 bytes as floats, in the order in which packing finds them. */
+FL_AVX512_INLINE void floats_of(__m512i v, __m512 out[4]) {
+    const __m512i zero = _mm512_setzero_si512(), low = _mm512_unpacklo_epi8(v, zero),
+                  high = _mm512_unpackhi_epi8(v, zero);
+    out[0] = _mm512_cvtepi32_ps(_mm512_unpacklo_epi16(low, zero));
+    out[1] = _mm512_cvtepi32_ps(_mm512_unpackhi_epi16(low, zero));
+    out[2] = _mm512_cvtepi32_ps(_mm512_unpacklo_epi16(high, zero));
+    out[3] = _mm512_cvtepi32_ps(_mm512_unpackhi_epi16(high, zero));
+}
+
+FL_AVX512_INLINE __m512i mixed16(__m512 from, __m512 to, __m512 factor) {
+    return _mm512_cvttps_epi32(_mm512_add_ps(from, _mm512_mul_ps(factor, _mm512_sub_ps(to, from))));
+}
+
+FL_AVX512_INLINE void saturated_avx512(fl_colour_planes *planes, float factor) {
+    uint8_t *sides[3] = {planes->r, planes->g, planes->b};
+    const __m512i v[3] = {_mm512_loadu_si512(sides[0]), _mm512_loadu_si512(sides[1]),
+                          _mm512_loadu_si512(sides[2])};
+    const __m512 f = _mm512_set1_ps(factor);
+    __m512 from[4], to[4];
+    floats_of(fl_colour_some_light(v[0], v[1], v[2]), from);
+    for (int c = 0; c < 3; c++) {
+        floats_of(v[c], to);
+        const __m512i low = _mm512_packs_epi32(mixed16(from[0], to[0], f), mixed16(from[1], to[1], f)),
+                      high = _mm512_packs_epi32(mixed16(from[2], to[2], f), mixed16(from[3], to[3], f));
+        _mm512_storeu_si512(sides[c], _mm512_packus_epi16(low, high));
+    }
+}
+
 FL_AVX512 static void pixels_saturated_avx512(uint8_t *rgb, size_t pixels, float factor) {
-    FL_COLOUR_BLOCKS(_avx512, rgb, pixels, saturated_avx2, factor);
+    FL_COLOUR_BLOCKS(_avx512, rgb, pixels, saturated_avx512, factor);
 }
 
 static bool wide(float factor) { return fl_cpu_has(FL_CPU_AVX2) && fabsf(factor) <= FACTOR_MOST; }

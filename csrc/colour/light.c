@@ -27,7 +27,6 @@ FL_INLINE void grey_of(fl_colour_planes *planes, const uint8_t light[FL_COLOUR_B
 VERSION(plain, FL_PLAIN, )
 #if defined(__x86_64__)
 VERSION(avx2, FL_AVX2, _avx2)
-#define fl_colour_block_light_avx512 fl_colour_block_light_avx2
 VERSION(avx512, FL_AVX512, _avx512)
 #define CHOSEN(name)                                                                                         \
     (fl_cpu_has(FL_CPU_AVX512) ? name##_avx512 : fl_cpu_has(FL_CPU_AVX2) ? name##_avx2 : name##_plain)

@@ -42,6 +42,29 @@ FL_AVX2_INLINE void fl_colour_block_light_avx2(const fl_colour_planes *in, uint8
         _mm256_storeu_si256((__m256i *)(out + i), _mm256_packus_epi16(words[0], words[1]));
     }
 }
+
+/* The same, of 64 bytes. */
+FL_AVX512_INLINE __m512i fl_colour_some_light(__m512i r, __m512i g, __m512i b) {
+    const __m512i red = _mm512_set1_epi32(19595 | 19235 << 16), blue = _mm512_set1_epi32(7471 | 19235 << 16),
+                  half = _mm512_set1_epi32(0x8000), zero = _mm512_setzero_si512();
+    __m512i words[2];
+    for (int k = 0; k < 2; k++) {
+        const __m512i rg = k ? _mm512_unpackhi_epi8(r, g) : _mm512_unpacklo_epi8(r, g),
+                      bg = k ? _mm512_unpackhi_epi8(b, g) : _mm512_unpacklo_epi8(b, g);
+        const __m512i low = _mm512_add_epi32(_mm512_madd_epi16(_mm512_unpacklo_epi8(rg, zero), red),
+                                             _mm512_madd_epi16(_mm512_unpacklo_epi8(bg, zero), blue)),
+                      high = _mm512_add_epi32(_mm512_madd_epi16(_mm512_unpackhi_epi8(rg, zero), red),
+                                              _mm512_madd_epi16(_mm512_unpackhi_epi8(bg, zero), blue));
+        words[k] = _mm512_packus_epi32(_mm512_srli_epi32(_mm512_add_epi32(low, half), 16),
+                                       _mm512_srli_epi32(_mm512_add_epi32(high, half), 16));
+    }
+    return _mm512_packus_epi16(words[0], words[1]);
+}
+
+FL_AVX512_INLINE void fl_colour_block_light_avx512(const fl_colour_planes *in, uint8_t out[FL_COLOUR_BLOCK]) {
+    _mm512_storeu_si512(out, fl_colour_some_light(_mm512_loadu_si512(in->r), _mm512_loadu_si512(in->g),
+                                                  _mm512_loadu_si512(in->b)));
+}
 #endif
 
 /* One byte a pixel. Any thread, as below. */

@@ -9,8 +9,10 @@
  * ROWS_BITS(v)           a bit for each of so many masks
  * ROWS_CHANNEL(words, c) byte c of so many words
  * ROWS_STORE(to, words)  the first three bytes of so many words
- * ROWS_COLOURS(from, v)  four colours, three bytes each of 16, as vectors of four numbers; or it is not defined
- * ROWS_COLOUR(v), ROWS_NUMBERS(v) four numbers as doubles, and back
+ * ROWS_COLOURS           pixels whose three channels are worked on together; or it is not defined
+ * ROWS_NEIGHBOURS(from, v) of so many pixels four neighbours in a row, from 16 bytes each: 2^52 and a channel
+ * ROWS_SPREAD(from, v)    so many numbers, each for the channels of its pixel
+ * ROWS_WORDS(v, to)       the channels as bytes of so many words
  *
  * and empty without them. */
 
@@ -56,7 +58,7 @@ ROWS_TARGET static void ROWS(mapped)(const fl_colour_map *map, bool cubes, uint3
                                     (ROWS(longs))(v < 0.0) | (ROWS(longs))(v >= height);
         ROWS(cut)(&u, &outside, column + i, out->dx + i);
         ROWS(cut)(&v, &outside, row + i, out->dy + i);
-        out->inside |= (uint64_t)(~ROWS_BITS(outside) & ROWS_ALL) << i;
+        out->inside |= (~ROWS_BITS(outside) & ROWS_ALL) << i;
     }
     const int first = cubes ? 0 : 1, beyond = cubes ? 4 : 3;
     for (int k = first; k < beyond; k++)
@@ -136,7 +138,7 @@ ROWS_TARGET FL_INLINE void ROWS(interpolated)(const source *s, const places *p, 
 ROWS_TARGET FL_INLINE void ROWS(chunk)(const source *s, const places *p, uint32_t count, bool cubes,
                                        int channels, uint8_t *to) {
     for (uint32_t i = 0; i < count; i += ROWS_WIDE, to += ROWS_WIDE * channels) {
-        const uint32_t inside = (uint32_t)(p->inside >> i) & ROWS_ALL;
+        const uint32_t inside = p->inside >> i & ROWS_ALL;
         if (!inside) continue;
         ROWS(words) bytes = {0};
         ROWS(interpolated)(s, p, i, cubes, channels, &bytes);
@@ -152,51 +154,76 @@ ROWS_TARGET FL_INLINE void ROWS(chunk)(const source *s, const places *p, uint32_
 }
 
 #if defined(ROWS_COLOURS)
-typedef double ROWS(colour) __attribute__((vector_size(32)));
-typedef int64_t ROWS(mask) __attribute__((vector_size(32)));
-typedef int32_t ROWS(numbers) __attribute__((vector_size(16)));
+typedef double ROWS(colour) __attribute__((vector_size(32 * ROWS_COLOURS)));
+typedef int64_t ROWS(mask) __attribute__((vector_size(32 * ROWS_COLOURS)));
 
-/* Between four neighbours in a row: what is added up of bytes is exact in any order. */
-ROWS_TARGET FL_INLINE void ROWS(cubic_bytes)(const uint8_t *from, double d, ROWS(colour) * out) {
-    ROWS(numbers) v[4];
-    ROWS_COLOURS(from, v);
-    const ROWS(numbers) left = v[0] - v[1], right = v[2] - v[3], p2 = v[2] - v[0], p3 = left + left + right,
-                        p4 = -(left + right);
-    const ROWS(colour) c1 = ROWS_COLOUR(v[1]), c2 = ROWS_COLOUR(p2), c3 = ROWS_COLOUR(p3),
-                       c4 = ROWS_COLOUR(p4);
-    *out = c1 + d * (c2 + d * (c3 + d * c4));
+/* Between four neighbours in a row, which come as 2^52 and a byte: what is added up of bytes is exact in any
+ * order. */
+ROWS_TARGET FL_INLINE void ROWS(cubic_bytes)(const uint8_t *const *from, const ROWS(colour) * d,
+                                             ROWS(colour) * out) {
+    ROWS(colour) v[4];
+    ROWS_NEIGHBOURS(from, v);
+    const ROWS(colour) left = v[0] - v[1], right = v[2] - v[3], p2 = v[2] - v[0], less = left + right,
+                       p3 = left + less;
+    *out = (v[1] - 0x1p52) + *d * (p2 + *d * (p3 - *d * less));
 }
 
-/* A pixel's three channels together: four neighbours in a row lie in 16 bytes, but at the edges. */
-ROWS_TARGET FL_INLINE uint32_t ROWS(cubic_colour)(const source *s, const places *p, uint32_t i) {
-    const bool close = p->x[3][i] - p->x[0][i] == 9 && p->y[3][i] + p->x[0][i] <= s->last - 12;
-    const double d = p->dy[i];
-    ROWS(colour) v[4];
-    _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) {
-        uint8_t around[16];
-        const uint8_t *row = s->pixels + p->y[k][i];
-        if (!close) {
-            memset(around + 12, 0, 4);
-            for (int j = 0; j < 4; j++) memcpy(around + 3 * j, row + p->x[j][i], 3);
-        }
-        ROWS(cubic_bytes)(close ? row + p->x[0][i] : around, p->dx[i], v + k);
+/* Where the sixteen neighbours of a pixel lie: in each row twelve of 16 bytes, in the image, or else, at its
+ * edges, in `room`. */
+ROWS_TARGET FL_INLINE void ROWS(neighbours)(const source *s, const places *p, uint32_t i, uint8_t (*room)[16],
+                                            const uint8_t **from) {
+    const int32_t left = p->x[0][i];
+    if (__builtin_expect(p->x[3][i] - left == 9 && p->y[3][i] + left <= s->last - 12, true)) {
+        _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) from[k * ROWS_COLOURS] =
+            s->pixels + left + p->y[k][i];
+        return;
     }
+    for (int k = 0; k < 4; k++) {
+        memset(room[k], 0, 16);
+        for (int j = 0; j < 4; j++) memcpy(room[k] + 3 * j, s->pixels + p->y[k][i] + p->x[j][i], 3);
+        from[k * ROWS_COLOURS] = room[k];
+    }
+}
+
+/* Between the four rows, as bytes of words. */
+ROWS_TARGET FL_INLINE void ROWS(cubic_column)(const ROWS(colour) v[4], const ROWS(colour) * d, uint32_t *to) {
     const ROWS(colour) p2 = v[2] - v[0], p3 = 2 * (v[0] - v[1]) + v[2] - v[3], p4 = v[1] - v[0] - v[2] + v[3],
                        none = {0}, most = none + 255.0;
-    ROWS(colour) made = v[1] + d * (p2 + d * (p3 + d * p4));
+    ROWS(colour) made = v[1] + *d * (p2 + *d * (p3 + *d * p4));
     made = (ROWS(colour))((ROWS(mask))made & (ROWS(mask))(made > none));
     const ROWS(mask) over = (ROWS(mask))(made > most);
     made = (ROWS(colour))(((ROWS(mask))most & over) | ((ROWS(mask))made & ~over));
-    const ROWS(numbers) bytes = ROWS_NUMBERS(made);
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16;
+    ROWS_WORDS(made, to);
 }
 
+/* Between the columns of pixels i to i + ROWS_COLOURS, in each of four rows. */
+ROWS_TARGET FL_INLINE void ROWS(cubic_rows)(const source *s, const places *p, uint32_t i, ROWS(colour) v[4]) {
+    uint8_t room[ROWS_COLOURS][4][16];
+    const uint8_t *from[4 * ROWS_COLOURS];
+    ROWS(colour) d;
+    _Pragma("GCC unroll 2") for (uint32_t n = 0; n < ROWS_COLOURS; n++)
+        ROWS(neighbours)(s, p, i + n, room[n], from + n);
+    ROWS_SPREAD(p->dx + i, d);
+    _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) ROWS(cubic_bytes)(from + k * ROWS_COLOURS, &d, v + k);
+}
+
+/* All channels of a pixel, or of two, together; some pixels between columns, then the same between rows, since
+ * no processor looks as far ahead as the end of one. */
 ROWS_TARGET FL_INLINE void ROWS(cubic_chunk)(const source *s, const places *p, uint32_t count, uint8_t *to) {
-    for (uint32_t i = 0; i < count; i++, to += 3)
-        if (p->inside >> i & 1) {
-            const uint32_t bytes = ROWS(cubic_colour)(s, p, i);
-            memcpy(to, &bytes, 3);
+    uint32_t words[CHUNK], i;
+    for (uint32_t first = 0; first < count; first += TOGETHER) {
+        ROWS(colour) v[TOGETHER / ROWS_COLOURS][4], d;
+        for (i = 0; i < TOGETHER; i += ROWS_COLOURS) ROWS(cubic_rows)(s, p, first + i, v[i / ROWS_COLOURS]);
+        for (i = 0; i < TOGETHER; i += ROWS_COLOURS) {
+            ROWS_SPREAD(p->dy + first + i, d);
+            ROWS(cubic_column)(v[i / ROWS_COLOURS], &d, words + first + i);
         }
+    }
+    i = 0;
+    if (p->inside == UINT32_MAX)
+        for (; i + 1 < count; i++) memcpy(to + 3 * i, words + i, 4);
+    for (; i < count; i++)
+        if (p->inside >> i & 1) memcpy(to + 3 * i, words + i, 3);
 }
 #endif
 
@@ -215,12 +242,14 @@ ROWS_TARGET static void ROWS(pixels)(const source *s, const places *p, uint32_t 
 ROWS_TARGET static void ROWS(warp)(const source *s, const fl_colour_map *map, fl_colour_canvas out,
                                    bool cubes) {
     places p;
+    const intptr_t ahead = below(s, map);
     for (uint32_t y = 0; y < out.height; y++)
         for (uint32_t x = 0; x < out.width; x += CHUNK) {
             const uint32_t count = out.width - x < CHUNK ? out.width - x : CHUNK;
             uint8_t *to = out.pixels + ((size_t)y * out.width + x) * (size_t)s->step;
             ROWS(mapped)(map, cubes, x, y, s, &p);
             if (!p.inside) continue;
+            for (int i = 0; i < CHUNK; i += 4) fetch(s, p.x[1][i] + p.y[1][i] + ahead);
             if (p.last) plain_pixels(s, &p, count, cubes, to);
             else ROWS(pixels)(s, &p, count, cubes, to);
         }
@@ -235,8 +264,9 @@ ROWS_TARGET static void ROWS(warp)(const source *s, const fl_colour_map *map, fl
 #undef ROWS_CHANNEL
 #undef ROWS_STORE
 #undef ROWS_COLOURS
-#undef ROWS_COLOUR
-#undef ROWS_NUMBERS
+#undef ROWS_NEIGHBOURS
+#undef ROWS_SPREAD
+#undef ROWS_WORDS
 #undef ROWS_DOUBLES
 #undef ROWS_INTS
 #undef ROWS_ALL

@@ -101,7 +101,7 @@ def colour(image, steps):
     image = _colour_image(image, &view, "colour", False)
     out = _np.empty(image.shape, _np.uint8)
     channels = 1 if view.channels else 3
-    pixels = <uint8_t *><size_t>out.ctypes.data
+    pixels = <uint8_t *>_address(out)
     plan = <fl_colour_step *>malloc((count or 1) * sizeof(fl_colour_step))
     if plan == NULL:
         raise MemoryError
@@ -138,7 +138,7 @@ def colour_blend(image, other, float factor):
         raise _errors.ArgumentError(f"blend: images of shapes {_np.shape(image)} and {other.shape}")
     _exact_view(_np.asarray(image), &view, "blend")
     out = _np.array(image, order="C")
-    count, pixels = out.size, <uint8_t *><size_t>out.ctypes.data
+    count, pixels = out.size, <uint8_t *>_address(out)
     with nogil:
         fl_colour_blend(pixels, from_, count, factor)
     return out
@@ -178,9 +178,9 @@ def colour_convolve(image, weights):
         )
     out = _np.empty(image.shape, _np.uint8)
     channels = 1 if view.channels else 3
-    pixels = <uint8_t *><size_t>out.ctypes.data
+    pixels = <uint8_t *>_address(out)
     kernel.height, kernel.width = weights.shape
-    kernel.weights = <const float *><size_t>weights.ctypes.data
+    kernel.weights = <const float *>_address(weights)
     memset(&room, 0, sizeof(room))
     with nogil:
         done = fl_colour_convolve(view.pixels, pixels, view.width, view.height, channels, &kernel, &room)
@@ -207,7 +207,7 @@ def colour_band(image, band):
     if band != "L":
         of_hsv = _choice(_HSV_BANDS, band, "band")
     out = _np.empty(image.shape[:2], _np.uint8)
-    pixels, count = <uint8_t *><size_t>out.ctypes.data, out.size
+    pixels, count = <uint8_t *>_address(out), out.size
     with nogil:
         if of_hsv < 0:
             fl_colour_light(view.pixels, count, pixels)
@@ -229,7 +229,7 @@ def colour_counts(image):
     channels = 1 if view.channels else 3
     pixels = <size_t>view.width * view.height
     out = _np.empty((channels, 256), _np.uint32)
-    counts = <uint32_t *><size_t>out.ctypes.data
+    counts = <uint32_t *>_address(out)
     with nogil:
         fl_colour_counts(view.pixels, pixels, channels, counts)
     return out

@@ -56,7 +56,7 @@ cdef int _exact_view(object image, fl_view *view, str what) except -1:
             f"{image.shape}"
         )
     memset(view, 0, sizeof(fl_view))
-    view.pixels = <const uint8_t *><size_t>image.ctypes.data
+    view.pixels = <const uint8_t *>_address(image)
     view.height, view.width = image.shape[:2]
     view.stride = view.width * channels  # of one row numpy allows any stride
     if channels == 1:
@@ -106,7 +106,7 @@ cdef object _exact_sink(fl_sink *sink, const fl_view *view, uint32_t width, uint
     sink.hflip, sink.vflip = hflip, vflip
     sink.channels, sink.depth = view.channels, view.depth
     if sink.dtype != FL_U8:
-        sink.lut = <const void *><size_t>_float_lut(lut, channels).ctypes.data
+        sink.lut = <const void *>_address(_float_lut(lut, channels))
     if sink.layout == FL_HWC:
         shape = (height, width, channels)
     else:
@@ -120,7 +120,7 @@ cdef object _exact_sink(fl_sink *sink, const fl_view *view, uint32_t width, uint
         or not into.flags.carray
     ):
         raise _errors.ArgumentError(f"into must be a writable, contiguous array of {dtype} {shape}")
-    sink.data = <void *><size_t>into.ctypes.data
+    sink.data = <void *>_address(into)
     return into
 
 
@@ -250,7 +250,7 @@ def reduce_exact(image, factors, box=None):
         raise _errors.ArgumentError(f"reduce: factors {factors!r} must be at least 1")
     made = _np.empty(((area.height - 1) // down + 1, (area.width - 1) // across + 1,
                       1 if view.channels else 3), dtype=_np.uint8)
-    out = <uint8_t *><size_t>made.ctypes.data
+    out = <uint8_t *>_address(made)
     memset(&room, 0, sizeof(room))
     with nogil:
         code = fl_resize_reduce(&view, &area, across, down, &room, out, &err)

@@ -71,8 +71,8 @@ cdef class Geometry:
         self.keep = kept.view(_np.bool_)
         out.integer = boxes.dtype == _np.int64
         out.count = <uint32_t>len(boxes)
-        out.values = <void *><size_t>self.boxes.ctypes.data
-        out.keep = <uint8_t *><size_t>kept.ctypes.data
+        out.values = <void *>_address(self.boxes)
+        out.keep = <uint8_t *>_address(kept)
         return 0
 
     @property

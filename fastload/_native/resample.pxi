@@ -174,8 +174,8 @@ cdef object _resampled(image, bint planes, box, size, filter, bint antialias, wi
             raise _errors.ArgumentError(
                 f"resize: a lut of {lut.dtype} {lut.shape} does not fit dtype {dtype!r}, which takes {taken}"
             )
-        sink.lut = <const void *><size_t>lut.ctypes.data
-    sink.data = <void *><size_t>out.ctypes.data
+        sink.lut = <const void *>_address(lut)
+    sink.data = <void *>_address(out)
     with nogil:
         if planes:
             code = fl_resize_planes_run(resizer.planes, &view, &spec, &sink, &err)
