@@ -20,8 +20,9 @@ _WAITING = {
     "compose": "torchvision.transforms.transforms",
     "compose_v2": "torchvision.transforms.v2",
     "spaces": "torchvision.transforms.autoaugment",
+    "steps_timm": "timm.data.transforms",
 }
-"""Modules of torchvision's by the file here that waits for them."""
+"""Modules of other libraries by the file here that waits for them."""
 
 
 def install() -> None:

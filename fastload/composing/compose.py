@@ -62,8 +62,10 @@ _OWN = OwnCode(
     ("torchvision.transforms._functional_tensor", ("convert_image_dtype", "normalize", "_max_value")),
     MODULE_CODE,
 )
-_FLOATS = (v1.ToTensor, v1.PILToTensor)
-"""Classes of the first transforms that make floats."""
+RUNS_OF_OTHERS: dict[type, steps.Run] = {}
+"""Functions of other libraries' classes, which find out themselves whether these are their own."""
+TO_TENSORS: dict[type, Callable[[], bool]] = {v1.ToTensor: lambda: True}
+"""Classes that do to an image what ToTensor does, while their function returns True."""
 
 
 def exchange() -> None:
@@ -104,12 +106,12 @@ def _run_all(transforms: Iterable[Any], value: object) -> object:
 def _run(transform: Any, picture: Picture) -> object:
     """The value after one transform."""
     kind = type(transform)
-    if kind in _RUNS:
-        made = _RUNS[kind](transform, picture) if is_plain(transform) else None
-        if made is not None:
-            counts.composed(kind.__name__)
-            return made
-    elif kind is v1.RandomApply and is_plain(transform):
+    run = RUNS_OF_OTHERS.get(kind) or (_RUNS.get(kind) if is_plain(transform) else None)
+    made = None if run is None else run(transform, picture)
+    if made is not None:
+        counts.composed(kind.__name__)
+        return made
+    if kind is v1.RandomApply and is_plain(transform):
         return picture if transform.p < torch.rand(1) else _run_all(transform.transforms, picture)
     elif kind is v1.Compose:
         return _run_all(transform.transforms, picture)
@@ -119,19 +121,20 @@ def _run(transform: Any, picture: Picture) -> object:
         order = list(range(len(transform.transforms)))
         random.shuffle(order)
         return _run_all([transform.transforms[each] for each in order], picture)
-    counts.apart(kind.__name__, why_apart(transform, _RUNS, v1))
+    others = "its arguments, or code of a program's" if kind in RUNS_OF_OTHERS else ""
+    counts.apart(kind.__name__, others or why_apart(transform, _RUNS, v1))
     return transform(picture.image())
 
 
 def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Floats, str] | None]:
     """The table and the layout of the tensor that the first transforms make of a picture, and the number of
     these; 1 and None: the first makes none, or one with strides of its own."""
-    if type(transforms[0]) not in _FLOATS or picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
+    if picture.recipe.mode != "RGB" or 1 in picture.recipe.size:
         return 1, None
-    kinds = [type(each) for each in transforms[:3]]
-    if kinds[0] is v1.ToTensor:
+    kinds = [type(each) for each in transforms[:2]]
+    if kinds[0] in TO_TENSORS and TO_TENSORS[kinds[0]]():
         count, layout = 1, "CHW"
-    elif kinds[:2] == [v1.PILToTensor, v1.ConvertImageDtype] and _is_to_floats(transforms[1]):
+    elif kinds == [v1.PILToTensor, v1.ConvertImageDtype] and _is_to_floats(transforms[1]):
         count, layout = 2, "HWC"
     else:
         return 1, None

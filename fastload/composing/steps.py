@@ -60,10 +60,12 @@ def are_sides(value: object, *counts: int) -> TypeGuard[Sequence[int]]:
 
 
 def _filter(of: Any) -> int | None:
-    """Pillow's number of a transform's interpolation; None where torchvision's code is to look at it."""
-    if type(of.interpolation) is not v1.InterpolationMode or of.antialias is False:
-        return None
-    number = F.pil_modes_mapping.get(of.interpolation)
+    return None if of.antialias is False else filter_of(of.interpolation)
+
+
+def filter_of(mode: object) -> int | None:
+    """Pillow's number of an interpolation mode; None where torchvision's code is to look at it."""
+    number = F.pil_modes_mapping.get(mode) if type(mode) is v1.InterpolationMode else None
     return int(number) if isinstance(number, int) else None
 
 

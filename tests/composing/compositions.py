@@ -41,11 +41,15 @@ def three_times(make: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> Any:
         torch.manual_seed(3)
         random.seed(3)
+        np.random.seed(3)
         made: list[Any] = []
         try:
             made.extend(make() for _ in range(3))
         finally:
-            made.append((torch.get_rng_state().numpy().tobytes(), random.getstate()))
+            state: Any = np.random.get_state()
+            made.append(
+                (torch.get_rng_state().numpy().tobytes(), random.getstate(), state[1].tobytes(), state[2:])
+            )
         return made
 
     return run
