@@ -98,11 +98,14 @@ class LibraryClass:
             decoder does not do it.
         batch: makes the arguments of the op of the same name in fastload.augment; raises TransformError where
             none does it on images of that form. None: no op does it.
+        has_chance: True if both take a probability `p`, whether or not the class has one: RandomApply of one
+            such step is the step with it.
     """
 
     attributes: tuple[str, ...]
     native: Callable[[Known, Place], NativeStep] | None = None
     batch: Callable[[Known, ImageForm], dict[str, Any]] | None = None
+    has_chance: bool = False
 
 
 _NOTHING = NativeStep(note=None)
@@ -577,35 +580,49 @@ LIBRARY: Mapping[str, LibraryClass] = {
         ("brightness", "contrast", "saturation", "hue"),
         native=_augmentation("jitter", _jitter_ranges),
         batch=_jitter,
+        has_chance=True,
     ),
-    "RandomGrayscale": LibraryClass(("p",), native=_augmentation("grey"), batch=_colours),
+    "RandomGrayscale": LibraryClass(("p",), native=_augmentation("grey"), batch=_colours, has_chance=True),
     "GaussianBlur": LibraryClass(
-        ("kernel_size", "sigma"), native=_augmentation("gaussian_blur", _blur, _BLURRED), batch=_colours
+        ("kernel_size", "sigma"),
+        native=_augmentation("gaussian_blur", _blur, _BLURRED),
+        batch=_colours,
+        has_chance=True,
     ),
     "RandomSolarize": LibraryClass(
         ("threshold", "p"),
         native=_augmentation("solarize", lambda v: (_number(v, "threshold", -_LARGEST, _LARGEST),)),
         batch=_on_bytes,
+        has_chance=True,
     ),
-    "RandomPosterize": LibraryClass(("bits", "p"), native=_augmentation("posterize", _bits), batch=_on_bytes),
-    "RandomEqualize": LibraryClass(("p",), native=_augmentation("equalize"), batch=_on_bytes),
-    "RandomAutocontrast": LibraryClass(("p",), native=_augmentation("autocontrast"), batch=_colours),
-    "RandomInvert": LibraryClass(("p",), native=_augmentation("invert"), batch=_colours),
+    "RandomPosterize": LibraryClass(
+        ("bits", "p"), native=_augmentation("posterize", _bits), batch=_on_bytes, has_chance=True
+    ),
+    "RandomEqualize": LibraryClass(
+        ("p",), native=_augmentation("equalize"), batch=_on_bytes, has_chance=True
+    ),
+    "RandomAutocontrast": LibraryClass(
+        ("p",), native=_augmentation("autocontrast"), batch=_colours, has_chance=True
+    ),
+    "RandomInvert": LibraryClass(("p",), native=_augmentation("invert"), batch=_colours, has_chance=True),
     "RandomAdjustSharpness": LibraryClass(
         ("sharpness_factor", "p"),
         native=_augmentation("sharpness", lambda v: (_number(v, "sharpness_factor", -_LARGEST, _LARGEST),)),
         batch=_colours,
+        has_chance=True,
     ),
     "RandomErasing": LibraryClass(("p", "scale", "ratio", "value", "inplace"), batch=_erasing),
     "RandomRotation": LibraryClass(
         ("degrees", "interpolation", "expand", "fill", "center"),
         native=_warp("rotate", _turns),
         batch=_turned,
+        has_chance=True,
     ),
     "RandomAffine": LibraryClass(
         ("degrees", "translate", "scale", "shear", "interpolation", "fill", "center"),
         native=_warp("affine", _affine),
         batch=_turned,
+        has_chance=True,
     ),
     "RandomPerspective": LibraryClass(
         ("distortion_scale", "p", "interpolation", "fill"),

@@ -25,7 +25,7 @@ from fastload.transforms.library import LIBRARY, Known
 from fastload.transforms.spec import Plan
 
 _PREFIX = "torchvision.transforms."
-_READ = frozenset((*LIBRARY, "Compose"))
+_READ = frozenset((*LIBRARY, "Compose", "RandomApply"))
 """Names of the classes whose code is looked at."""
 _CONVERSIONS = ("ToTensor", "PILToTensor", "ToImage")
 _LIGHTLY = "lightly.transforms."
@@ -59,6 +59,8 @@ _AUGMENTATIONS = frozenset(
 def known(step: object) -> Known | None:
     """The step, if it is exactly what torchvision made of one of the known classes, and does what it does
     there."""
+    if (alone := _applied_alone(step)) is not None:
+        return alone
     kind = type(step)
     name = kind.__name__
     if not _ours(kind) or name not in LIBRARY or replaced(step):
@@ -72,6 +74,23 @@ def known(step: object) -> Known | None:
     if set(values) != set(LIBRARY[name].attributes) or (name != "AutoAugment" and table is not None):
         return None
     return Known(name, _is_v2(kind), values)
+
+
+def _applied(step: object) -> list[Any] | None:
+    """The steps of a RandomApply of torchvision's; None for any other."""
+    if not _ours(type(step)) or type(step).__name__ != "RandomApply" or replaced_on(step):
+        return None
+    held = vars(step).get("transforms")
+    return flatten(held) if isinstance(held, list | tuple) else None
+
+
+def _applied_alone(step: object) -> Known | None:
+    """The one step of a RandomApply, with the probability of both."""
+    held, p = _applied(step), vars(step).get("p") if hasattr(step, "__dict__") else None
+    found = known(held[0]) if held is not None and len(held) == 1 else None
+    if found is None or not found.row.has_chance or not isinstance(p, int | float) or not 0 <= p <= 1:
+        return None
+    return Known(found.name, found.v2, {**found.values, "p": p * found.values.get("p", 1.0)})
 
 
 def replaced(step: object) -> str:
@@ -325,6 +344,9 @@ def _parameters(step: object, kept: list[Any]) -> tuple[Any, ...]:
         views = [flatten(entry) for entry in entries]
         kept += [each for view in views for each in view]
         return tuple(tuple((id(each), _parameters(each, kept)) for each in view) for view in views)
+    if (held := _applied(step)) is not None:
+        kept += held
+        return vars(step)["p"], *((id(each), _parameters(each, kept)) for each in held)
     attributes = vars(step) if _ours(type(step)) else {}
     values = (
         (name, _comparable(value))

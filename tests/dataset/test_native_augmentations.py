@@ -42,10 +42,12 @@ def drawn(number: int, words: int, index: int, seed: int = SEED, epoch: int = EP
     return Draw(words_of(seed, epoch, as_indices([index]), [(OP_STREAM + number, words)])[0])
 
 
-def jittered(image: Pillow, draw: Draw, step: Any) -> Pillow:
+def jittered(image: Pillow, draw: Draw, step: Any, p: float = 1.0) -> Pillow:
     names = "brightness", "contrast", "saturation", "hue"
-    spec = A.ColorJitter(*(getattr(step, name) or 0.0 for name in names))
-    _, factors, order = spec.factors(draw)
+    spec = A.ColorJitter(*(getattr(step, name) or 0.0 for name in names), p=p)
+    rows, factors, order = spec.factors(draw)
+    if not len(rows):
+        return image
     adjust = F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue
     for op in order[0]:
         if op in spec.active():
@@ -112,12 +114,25 @@ def grey(image: Pillow, step: Any) -> Pillow:
     return F.to_grayscale(image, 3)
 
 
+def jittered_by_chance(image: Pillow, draw: Draw, step: Any) -> Pillow:
+    return jittered(image, draw, step.transforms[0], step.p)
+
+
+def inverted_by_both(image: Pillow, draw: Draw, step: Any) -> Pillow:
+    """Of a RandomApply in a RandomApply: both probabilities."""
+    inner = step.transforms[0]
+    chance = step.p * inner.p * inner.transforms[0].p
+    return F.invert(image) if len(draw.chance(chance)) else image
+
+
 trivially = by_policy(lambda step: A.TrivialAugmentWide(step.num_magnitude_bins))
 randomly = by_policy(lambda step: A.RandAugment(step.num_ops, step.magnitude, step.num_magnitude_bins))
 CASES: list[tuple[Callable[[Any], Any], int, Callable[[Pillow, Draw, Any], Pillow]]] = [
     (lambda v: v.ColorJitter(0.4, 0.4, 0.4, 0.1), 11, jittered),
     (lambda v: v.ColorJitter((0.0, 3.0), 0.0, (0.5, 0.5), (-0.5, 0.5)), 11, jittered),
     (lambda v: v.ColorJitter(contrast=1.0), 11, jittered),
+    (lambda v: v.RandomApply([v.ColorJitter(0.4, 0.4, 0.2, 0.1)], 0.6), 11, jittered_by_chance),
+    (lambda v: v.RandomApply([v.RandomApply([v.RandomInvert(0.9)], 0.9)], 0.9), 2, inverted_by_both),
     (lambda v: v.RandomGrayscale(0.4), 2, by_chance(grey)),
     (lambda v: v.RandomSolarize(120, 0.7), 2, by_chance(lambda i, s: F.solarize(i, s.threshold))),
     (lambda v: v.RandomSolarize(99.5, 1.0), 2, by_chance(lambda i, s: F.solarize(i, s.threshold))),
@@ -210,6 +225,27 @@ def test_a_blur_larger_than_the_image_is_the_samples_error(packed: Path) -> None
     dataset = PackedDataset(packed, transform=[T.Resize((10, 20)), v2.GaussianBlur(21)], seed=SEED)
     with pytest.raises(SampleError, match="21 x 21 weights reflects beyond an image of 20 x 10"):
         dataset[0]
+
+
+@BOTH
+def test_random_apply_of_one_step(packed: Path, bases: list[Pillow], v: Any) -> None:
+    """Native with one step that takes a probability, which is read again at each epoch, and the step's own
+    attributes too; with others in Python, as everything that a program has changed."""
+    jitter = v.ColorJitter(0.4)
+    step = v.RandomApply([jitter], 1.0)
+    dataset = PackedDataset(packed, transform=[v.Resize((HEIGHT, WIDTH)), step], seed=SEED)
+    before = dataset[0][0]
+    assert not torch.equal(before, torch.from_numpy(np.array(bases[0])).permute(2, 0, 1))
+    jitter.brightness = [0.0, 0.0]
+    assert not dataset[0][0].any()
+    step.p = 0.0
+    assert torch.equal(dataset[0][0], torch.from_numpy(np.array(bases[0])).permute(2, 0, 1))
+    assert dataset.plan.native
+    jitter.forward = lambda image: image
+    assert [stage.where for stage in dataset.plan.stages] == ["native", "python"]
+    for held in ([v.ColorJitter(0.4), v.RandomInvert()], [v.RandomPerspective()], [v.Pad(2)]):
+        dataset.transform = [v.Resize((HEIGHT, WIDTH)), v.RandomApply(held, 0.5)]
+        assert [stage.where for stage in dataset.plan.stages] == ["native", "python"], held
 
 
 def a_list(v: Any) -> list[Any]:

@@ -123,6 +123,16 @@ def test_order_keeps_the_meaning(v: Any) -> None:
 
 
 @BOTH
+def test_random_apply_of_one_op_is_the_op_with_a_probability(v: Any) -> None:
+    """Of a step that has one, the product of both."""
+    steps = [v.RandomApply([v.ColorJitter(0.4)], 0.8), v.RandomApply([v.RandomSolarize(9, p=0.5)], 0.4)]
+    plan = compile_plan([v.CenterCrop(20), *steps, v.RandomApply([v.RandomRotation(9)])], device=True)
+    assert names(plan) == ["ColorJitter", "RandomSolarize", "RandomRotation"]
+    assert [op.p for op in augment_specs(plan)] == [0.8, 0.2, 0.5]
+    assert not compile_plan([v.CenterCrop(20), v.RandomApply([v.RandAugment()])], device=True).device
+
+
+@BOTH
 def test_units_are_those_of_augment(v: Any) -> None:
     """torchvision's values are in the image's unit, augment's in bytes whatever the image."""
     on_floats = compile_plan([v.ToTensor(), v.RandomErasing(value=(0.2, 0.4, 1.0))], device=True)
