@@ -31,9 +31,11 @@ void fl_augment_free(fl_augmenter *augmenter) {
     fl_buffer_free(&augmenter->scratch);
 }
 
+static bool augments(const fl_op *op) { return op->kind >= FL_OP_JITTER && op->kind != FL_OP_ERASE; }
+
 bool fl_augment_needed(const fl_program *program) {
     for (uint32_t i = 0; i < program->count; i++)
-        if (program->ops[i].kind >= FL_OP_JITTER) return true;
+        if (augments(&program->ops[i])) return true;
     return false;
 }
 
@@ -444,7 +446,7 @@ fl_code fl_augment_run(fl_augmenter *augmenter, const fl_program *program, fl_ke
     work w = {.augmenter = augmenter, .width = width, .height = height, .err = err};
     fl_code code = FL_OK;
     for (uint32_t i = 0; i < program->count && !code; i++) {
-        if (program->ops[i].kind < FL_OP_JITTER) continue;
+        if (!augments(&program->ops[i])) continue;
         w.op = &program->ops[i];
         w.rng = fl_rng_start(key, w.op->stream);
         code = run(&w);

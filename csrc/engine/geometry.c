@@ -415,6 +415,7 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     case FL_OP_RAND_AUGMENT:
     case FL_OP_TRIVIAL_AUGMENT:
     case FL_OP_AUTO_AUGMENT: return FL_OK; /* engine/augment does it */
+    case FL_OP_ERASE: return FL_OK; /* engine/erase does it */
     }
     return fl_fail(r->err, FL_EARG, "transform %u is of unknown kind %d", place, (int)op->kind);
 }

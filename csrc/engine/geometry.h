@@ -54,7 +54,11 @@ typedef enum fl_op_kind {
     FL_OP_PERSPECTIVE = 27, /* options: the share of a half side by which corners move at most; fill, warp */
     FL_OP_RAND_AUGMENT = 28, /* policy; fill, warp; without p, as those below */
     FL_OP_TRIVIAL_AUGMENT = 29,
-    FL_OP_AUTO_AUGMENT = 30 /* options: pairs of a kind, a chance and a bin, as engine/augment.c packs them */
+    /* options: pairs of a kind, a chance and a bin, as engine/augment.c packs them */
+    FL_OP_AUTO_AUGMENT = 30,
+    /* By engine/erase.h, after all others. options: least and most share of the area, least and most height by
+     * width; fill, or values where `floats` says so */
+    FL_OP_ERASE = 31
 } fl_op_kind;
 
 enum { FL_OPS_MAX = 16, FL_OPTIONS_MAX = 32, FL_STEPS_MAX = 2 * FL_OPS_MAX };
@@ -89,6 +93,8 @@ typedef struct fl_op {
     fl_box_format box_format;
     int warp; /* fl_colour_filter */
     fl_policy policy;
+    bool floats; /* what is filled has values, and not the bytes of fill */
+    float values[3];
 } fl_op;
 
 typedef struct fl_program {

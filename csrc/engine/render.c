@@ -7,6 +7,7 @@
 #include "common/buffer.h"
 #include "common/clock.h"
 #include "engine/augment.h"
+#include "engine/erase.h"
 #include "jpeg/libjpeg.h"
 #include "resize/axis.h"
 #include "resize/halve.h"
@@ -440,6 +441,7 @@ fl_code fl_render(fl_renderer *renderer, const fl_part *parts, uint32_t count, f
         code = fl_augment_needed(&parts[i].program)
                    ? draw_augmented(renderer, part, &parts[i].program, key, levels, err)
                    : draw(renderer, part, levels, &part->sink, err);
+        if (!code) code = fl_erase_run(&parts[i].program, key, &part->sink, err);
     }
     report->resize_ns = (uint64_t)(fl_clock_ns() - start);
     return code;

@@ -91,6 +91,7 @@ cdef extern from "engine/geometry.h" nogil:
         FL_OP_RAND_AUGMENT
         FL_OP_TRIVIAL_AUGMENT
         FL_OP_AUTO_AUGMENT
+        FL_OP_ERASE
     ctypedef struct fl_policy:
         uint32_t count, bin, bins
         double shear, translate, rotate, blend, posterize
@@ -114,6 +115,8 @@ cdef extern from "engine/geometry.h" nogil:
         fl_box_format box_format
         int warp
         fl_policy policy
+        bint floats
+        float values[3]
     ctypedef struct fl_program:
         uint32_t count
         fl_op ops[16]

@@ -3,7 +3,7 @@
 from fastload._native.c_common cimport fl_code, fl_error, fl_key
 from fastload._native.c_engine cimport (
     fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_AFFINE, FL_OP_AUTO_AUGMENT,
-    FL_OP_AUTOCONTRAST, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP, FL_OP_EQUALIZE, FL_OP_FORMAT,
+    FL_OP_AUTOCONTRAST, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP, FL_OP_EQUALIZE, FL_OP_ERASE, FL_OP_FORMAT,
     FL_OP_GAUSSIAN_BLUR, FL_OP_GREY, FL_OP_HFLIP, FL_OP_INVERT, FL_OP_IOU_CROP, FL_OP_JITTER,
     FL_OP_LETTERBOX, FL_OP_PERSPECTIVE, FL_OP_POSTERIZE, FL_OP_RAND_AUGMENT, FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE,
     FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_ROTATE, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHARPNESS,
@@ -61,6 +61,7 @@ _OP_KINDS = {
     "rand_augment": FL_OP_RAND_AUGMENT,
     "trivial_augment": FL_OP_TRIVIAL_AUGMENT,
     "auto_augment": FL_OP_AUTO_AUGMENT,
+    "erase": FL_OP_ERASE,
 }
 
 
@@ -131,6 +132,10 @@ cdef class Program:
             out.policy.shear, out.policy.translate = scales.shear, scales.translate
             out.policy.rotate, out.policy.blend = scales.rotate, scales.blend
             out.policy.posterize, out.policy.shares = scales.posterize, scales.translate_share
+        values = op.get("values", ())
+        out.floats = len(values) > 0
+        for i in range(3 if out.floats else 0):
+            out.values[i] = values[i]
         return 0
 
     def size(self, uint32_t width, uint32_t height, seed=0, epoch=0, index=0):

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, SupportsFloat
 
+import numpy as np
+
 from fastload import transforms as T
 from fastload.errors import TransformError
-from fastload.transforms.ops import Augmentation, Policy
+from fastload.transforms.ops import Augmentation, Erasing, Policy
 from fastload.transforms.policies import AUTOAUGMENT_BINS, NARROW, OPS, WIDE, policy_pairs
 from fastload.transforms.spec import ImageForm
 
@@ -359,6 +361,34 @@ def _augmented(at: Place, step: Augmentation, note: str = "") -> NativeStep:
     return NativeStep(step, note or (_ROUNDED if at.form == "uint8" or at.is_tensor else ""))
 
 
+def _erase(step: Known, at: Place) -> NativeStep:
+    values = step.values
+    if at.form == "image" and not at.is_tensor:
+        raise TransformError("natively it erases tensors: put ToTensor, PILToTensor or ToImage before it")
+    if at.unaugmented:
+        raise TransformError(at.unaugmented)
+    ranges = _floats((*_range(values, "scale", 0, 1), *_range(values, "ratio", 1 / _LARGEST, _LARGEST)))
+    written = _written(values["value"])
+    if at.form not in _BYTES:
+        return NativeStep(Erasing(options=ranges, p=values["p"], values=written))
+    fill = tuple(int(np.float32(each)) for each in written)  # torch truncates
+    if not all(0 <= each <= 255 for each in fill):
+        raise TransformError(f"value={values['value']!r}, in bytes")
+    return NativeStep(Erasing(options=ranges, p=values["p"], fill=fill))
+
+
+def _written(value: object) -> tuple[float, ...]:
+    """The values of three channels that RandomErasing writes."""
+    if value is None or value == "random":
+        raise TransformError("value='random': natively it fills with one colour")
+    given = value if isinstance(value, tuple | list) else (value,)
+    if len(given) not in (1, 3) or not all(
+        isinstance(each, int | float) and abs(each) <= _LARGEST for each in given
+    ):
+        raise TransformError(f"value={value!r}")
+    return _floats(given) * (3 // len(given))
+
+
 def _floats(numbers: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(each) for each in numbers)
 
@@ -611,7 +641,9 @@ LIBRARY: Mapping[str, LibraryClass] = {
         batch=_colours,
         has_chance=True,
     ),
-    "RandomErasing": LibraryClass(("p", "scale", "ratio", "value", "inplace"), batch=_erasing),
+    "RandomErasing": LibraryClass(
+        ("p", "scale", "ratio", "value", "inplace"), native=_erase, batch=_erasing, has_chance=True
+    ),
     "RandomRotation": LibraryClass(
         ("degrees", "interpolation", "expand", "fill", "center"),
         native=_warp("rotate", _turns),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from fastload import transforms as T
 from fastload._native import core
 from fastload.common.rng import OP_STREAM
@@ -13,12 +15,13 @@ from fastload.transforms.library import NativeStep
 from fastload.transforms.ops import (
     Augmentation,
     CornerCrop,
+    Erasing,
     colour,
     keypoint_pairs,
     padding_sides,
     size_pair,
 )
-from fastload.transforms.spec import ImageForm
+from fastload.transforms.spec import ImageForm, normalized
 
 _FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
 _RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)
@@ -39,6 +42,8 @@ class NativePart:
     1. add() takes a step whole or raises and is as before.
     2. Values (ToFloat, Normalize) are written after all geometry; a crop or flip added after them must be one
        that commutes with them.
+    3. Boxes are erased after all of it: what is added after an erasing step is done to what that writes, too,
+       or is refused.
 
     Attributes:
         form: form of the images after the steps so far.
@@ -81,6 +86,7 @@ class NativePart:
         self.unaugmented, self.unwarped = unaugmented, unwarped
         self._warps = False  # True if a step so far may move the finished image's pixels
         self._flipped_late = False  # True if a flip comes after such a step
+        self._erased: list[dict[str, Any]] = []  # the ops so far that erase
         self._first_op = first_op
         self.augmented_from: tuple[int, ImageForm] | None = None
         self.augmented = 0
@@ -145,6 +151,8 @@ class NativePart:
             raise TransformError(f"{step!r} after an augmentation: put crops and resizes first")
         if self._flipped_late and isinstance(step, Augmentation) and step.warp:
             raise TransformError("it warps what was warped and flipped: put flips first")
+        if self._erased and isinstance(step, Augmentation) and not isinstance(step, Erasing):
+            raise TransformError("it would change what RandomErasing has filled: put RandomErasing last")
         if self.to_float and not flips and not commutes and not isinstance(step, _ON_BOXES):
             raise TransformError(f"{step!r} after ToFloat or Normalize: put crops and resizes first")
         self._check_padding(step)
@@ -184,6 +192,8 @@ class NativePart:
             self.box_format = str(step.format)
         self._size_after(step)
         self.ops.append(op)
+        if isinstance(step, Erasing):
+            self._erased.append(op)
 
     def _check_padding(self, step: T.Transform) -> None:
         """Refuses a crop that would pad floats with what no byte becomes."""
@@ -210,6 +220,10 @@ class NativePart:
         if isinstance(step, T.Normalize):
             self.mean, self.std = step.mean, step.std
             self.form = "normalized"
+            for op in self._erased:
+                if op["values"]:
+                    values = np.array(op["values"], np.float32)[:, None]
+                    op["values"] = tuple(normalized(values, step.mean, step.std)[:, 0].tolist())
 
     def _fills_after(
         self, step: T.Transform, fill: tuple[int, ...] | None
@@ -284,6 +298,7 @@ _OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
         "warp": s.warp or "nearest",
         "policy": s.policy,
     },
+    Erasing: lambda s: {"kind": s.kind, "p": s.p, "options": s.options, "fill": s.fill, "values": s.values},
     T.RandomHorizontalFlip: lambda s: {"kind": "hflip", "p": s.p},
     T.RandomVerticalFlip: lambda s: {"kind": "vflip", "p": s.p},
     T.RandomResizedCrop: lambda s: _sized("resized_crop", s, scale=s.scale, ratio=s.ratio),

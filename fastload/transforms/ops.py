@@ -267,6 +267,20 @@ class Augmentation(Transform):
 
 
 @dataclass(frozen=True)
+class Erasing(Augmentation):
+    """torchvision's RandomErasing, of the finished image.
+
+    Args:
+        options, p: see Augmentation.
+        fill: the bytes that it fills a box with.
+        values: floats of three channels in place of these; empty where images are bytes.
+    """
+
+    kind: str = "erase"
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class RandomCrop(Transform):
     """A random box of the image, cut out after padding.
 

@@ -288,6 +288,16 @@ def stored_output(layout: str, planes: Planes | None) -> core.Output:
     )
 
 
+def normalized(
+    values: npt.NDArray[np.float32], mean: Sequence[float], std: Sequence[float]
+) -> npt.NDArray[np.float32]:
+    """Values of each channel, (channels, n), normalised in float32 in torchvision's order."""
+    less, by = (
+        np.asarray(each if len(values) == 3 else each[:1], np.float32)[:, None] for each in (mean, std)
+    )
+    return (values - less) / by
+
+
 def value_table(plan: Plan, dtype: str, channels: int = 3, count: int = 256) -> npt.NDArray[Any]:
     """The channels x count values that bytes, or values of two bytes, become: computed in float32 in
     torchvision's order (divide, subtract, divide), then rounded."""
@@ -295,11 +305,7 @@ def value_table(plan: Plan, dtype: str, channels: int = 3, count: int = 256) -> 
     levels = levels * np.float32(1 / (count - 1)) if plan.reciprocal else levels / np.float32(count - 1)
     values = np.tile(levels, (channels, 1))
     if plan.mean is not None and plan.std is not None:
-        mean, std = (
-            np.asarray(each if channels == 3 else each[:1], np.float32)[:, None]
-            for each in (plan.mean, plan.std)
-        )
-        values = (values - mean) / std
+        values = normalized(values, plan.mean, plan.std)
     if dtype == "float32":
         return values
     if dtype == "float16":

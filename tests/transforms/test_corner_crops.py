@@ -121,7 +121,7 @@ def test_a_function_gets_torchvisions_tuple(packed: Path, workers: int) -> None:
 
 @pytest.mark.parametrize(
     "after",
-    [v1.ToTensor(), v2.RandomChannelPermutation(), v2.RandomErasing(1.0)],
+    [v1.ToTensor(), v2.RandomChannelPermutation(), v2.RandomErasing(1.0, value="random")],
     ids=lambda step: type(step).__name__,
 )
 def test_what_is_not_native_leaves_the_crops_to_python(after: Any) -> None:

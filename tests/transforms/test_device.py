@@ -150,12 +150,12 @@ def test_units_are_those_of_augment(v: Any) -> None:
         lambda v, f: [v.ColorJitter(0.4), v.CenterCrop(20), v.ToTensor()],
         lambda v, f: [v.ColorJitter(0.4), v.ToTensor(), v.RandomPerspective()],
         lambda v, f: [*f, v.ColorJitter(0.4)],
-        lambda v, f: [*f, v.RandomErasing(value=1)],
+        lambda v, f: [*f, v.RandomErasing(value=1), v.Lambda(len)],
         lambda v, f: [*f, v.RandomRotation(10, fill=1.0)],
         lambda v, f: [v.ColorJitter(0.4), *f, v.RandomCrop(20, padding=2)],
         lambda v, f: [v.ColorJitter(0.4), *f, f[1]],
         lambda v, f: [f[0], v.RandomErasing(value="random")],
-        lambda v, f: [f[0], v.RandomErasing(value=3)],
+        lambda v, f: [f[0], v.RandomErasing(value=3), v.Lambda(len)],
         lambda v, f: [v.RandomErasing()],
         lambda v, f: [f[0], v.RandomSolarize(0.5)],
         lambda v, f: [f[0], v.RandAugment()],
@@ -175,6 +175,33 @@ def test_what_does_not_run_on_batches_leaves_nothing_to_the_device(v: Any, build
     assert with_device.python == without.python
     assert with_device.stages == without.stages
     assert with_device.python
+
+
+@BOTH
+def test_erasing_is_native_and_movable_where_a_device_has_its_value(v: Any) -> None:
+    """Alone, before Normalize and before a flip; values that no device writes there leave it native."""
+    floats, norm = v.ToTensor(), v.Normalize(MEAN, STD)
+    for steps in (
+        [v.PILToTensor(), v.RandomErasing(value=9)],
+        [floats, norm, v.RandomErasing()],
+        [floats, v.RandomErasing(value=0.5), norm],
+        [floats, v.RandomErasing(), v.RandomHorizontalFlip()],
+        [floats, norm, v.RandomApply([v.RandomErasing()])],
+    ):
+        plan = compile_plan([v.CenterCrop(9), *steps])
+        assert {stage.where for stage in plan.stages} <= {"native", "nothing"}
+        assert (plan.native, plan.movable, plan.device, plan.random) == (True, True, (), True)
+        moved = compile_plan([v.CenterCrop(9), *steps], device=True)
+        assert "RandomErasing" in names(moved)
+        assert plan.augmented == len([name for name in names(moved) if name not in _FLOATS])
+    for steps in (
+        [floats, norm, v.RandomErasing(value=1)],
+        [floats, v.RandomErasing(value=3)],
+        [v.ColorJitter(0.4), floats, norm, v.RandomErasing(value=1)],
+    ):
+        for device in (False, True):
+            plan = compile_plan(steps, device=device)
+            assert (plan.native, plan.movable, plan.device) == (True, False, ())
 
 
 def test_autoaugment_with_another_table_is_not_autoaugment() -> None:
