@@ -278,7 +278,8 @@ class RandomErasing(Op):
         tries = draw.words(40)[rows].reshape(-1, 10, 4).astype(np.float64) * 2.0**-32
         area = height * width * (self.scale[0] + (self.scale[1] - self.scale[0]) * tries[..., 0])
         low, high = np.log(self.ratio)
-        aspect = np.exp(low + (high - low) * tries[..., 1])
+        # exp's last bit is another in csrc/engine/erase.c: neither leaves the range.
+        aspect = np.exp(low + (high - low) * tries[..., 1]).clip(*self.ratio)
         tall, wide = (
             np.rint(np.sqrt(area * aspect)).astype(np.int64),
             np.rint(np.sqrt(area / aspect)).astype(np.int64),
