@@ -6,6 +6,7 @@ import inspect
 import os
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 import torch
@@ -14,9 +15,11 @@ from typing_extensions import Self, TypeVar
 
 from fastload._native import core
 from fastload.batch.collate import CollateForm, advise, collate_fn_of
+from fastload.common.files import expanded
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.common.text import Text
+from fastload.dataset.kept_files import CachePlace
 from fastload.dataset.packed import PackedDataset
 from fastload.engines.batch_types import Batches, DefaultBatches
 from fastload.engines.iterator import LoaderIterator, uncompiled
@@ -73,7 +76,11 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         engine: "auto": native threads if they can make every sample. "native": native threads, or an
             ArgumentError. "python": the dataset's own code makes every sample: torch's results bit for bit.
             None: FASTLOAD_ENGINE, or "auto".
-        index_cache: a folder that keeps entropy indexes of files for other runs. None: they stay in memory.
+        cache: a folder that keeps what was learnt of image files for later runs, and the bytes of those on a
+            slow disk; "auto": FASTLOAD_CACHE, or fastload in the user's cache folder. None: what was learnt
+            stays in memory. Of a path in a bucket: its PackedDataset's.
+        cache_size: most bytes of all that is in the folder, as an int or a text such as "200GiB". None: 0.8
+            of the free ones.
         transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.
         device: device to which finished batches are moved ahead of the loop. Steps of a packed dataset's
             transform that the decoder cannot do run there on whole batches, if all of them can. None: not
@@ -129,7 +136,8 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     )
     transform: None
     engine: EngineChoice
-    index_cache: str | os.PathLike[str] | None
+    cache: str | os.PathLike[str] | None
+    cache_size: int | str | None
     device: torch.device | None
     device_prefetch: int
     batch_transform: object
@@ -159,8 +167,11 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     @takes(Arguments[_T])
     def __init__(self: FastLoader[_T, Any], given: Arguments[_T]) -> None:
         dataset: Any = given.dataset
+        place = CachePlace.of(given.cache, given.cache_size)
         if isinstance(dataset, str | os.PathLike):
-            dataset = PackedDataset(dataset, transform=given.transform)
+            dataset = PackedDataset(
+                dataset, transform=given.transform, cache=place and place.folder, cache_size=given.cache_size
+            )
         elif given.transform is not None:
             raise ArgumentError("transform= goes with a path; a dataset object has its own transform")
         elif not (
@@ -172,7 +183,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         self._fastload = state = LoaderState()
         state.watch(_monitor_of(self))
         engine = Settings.engine_of(given.engine)
-        packed = state.planner.is_packed(dataset, engine, given.index_cache, device=given.device is not None)
+        packed = state.planner.is_packed(dataset, engine, place, device=given.device is not None)
         num_workers = given.num_workers
         if num_workers is None:
             num_workers = share_of_cpus() if packed else 0
@@ -205,8 +216,9 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         if given.shard is not None:
             show_sharded(self, given.shard)
         plan = state.read(self)  # contradictions with the transform are errors here, not in the loop
-        if given.index_cache is not None:
+        if place is not None:
             state.indexes(plan)  # and a folder that cannot be made
+            _check_caches(plan, place)
         if plan.engine == "threads":
             warn_unused(given.worker_init_fn, given.multiprocessing_context)
             state.epochs.engine(plan)  # so is a shortage of memory
@@ -421,6 +433,17 @@ def accelerate(accelerator: Any, loader: FastLoader[Any]) -> Any:
     prepared.base_dataloader = FastLoader(built.dataset, **kept, **order)
     prepared.dl_state_dict = prepared.base_dataloader.state_dict()
     return prepared
+
+
+def _check_caches(plan: ExecutionPlan, place: CachePlace) -> None:
+    """Refuses a dataset in a bucket whose own cache folder is another one. Raises ArgumentError."""
+    asked = Path(expanded(place.folder)).absolute()
+    for each in () if plan.data is None else plan.data.view.datasets:
+        if each.remote is not None and each.remote.cache_folder != asked:
+            own = os.fspath(each.remote.cache_folder)
+            raise ArgumentError(
+                f"cache={os.fspath(asked)!r}, and the dataset's own is {own!r}: give cache= to one of them"
+            )
 
 
 def _no_dataset(given: object) -> TypeError:

@@ -18,7 +18,8 @@ struct fl_worker {
     fl_store_reader *reader;
     fl_fields *fields; /* made for the first source with items */
     fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
-    fl_buffer file; /* the image file, or the attached image, last read */
+    fl_buffer file;  /* the image file, or the attached image, last read */
+    fl_buffer facts; /* what is kept of it */
     uint64_t stamp; /* of the files outside of the store that the row under way was read from; 0: of none */
     _Atomic(fl_trace *) trace; /* NULL: it is not traced. See NOTE [ trace: one writer, one reader ] */
     fl_trace_event row;        /* what the events of the row under way have in common, if it is traced */
@@ -45,6 +46,7 @@ void fl_worker_free(fl_worker *worker) {
     fl_fields_free(worker->fields);
     fl_jpeg_entropy_free(worker->entropy);
     fl_buffer_free(&worker->file);
+    fl_buffer_free(&worker->facts);
     fl_renderer_free(worker->renderer);
     free(worker);
 }
@@ -161,7 +163,7 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     add(&worker->counters.bytes, found->data.size);
     if (!found->kind || !fl_files_takes(source->files, found->kind))
         return fl_fail(err, FL_EUNSUPPORTED, "it is no image that native threads decode");
-    found->sound = fl_files_known(source->files, index, stamp, &found->index);
+    found->sound = fl_files_known(source->files, index, stamp, &worker->facts, &found->index);
     if (found->sound || found->kind != FL_RECORD_KIND_JPEG) return FL_OK;
     const int64_t start = fl_clock_ns();
     code = prove_file(worker, source, index, stamp, found, err);

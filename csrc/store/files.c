@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,10 @@ struct fl_files {
     _Atomic uint64_t indexes, held;
     uint64_t room;
     fl_page_cache cache;
+    fl_kept *kept; /* NULL: what is learnt stays in memory */
+    _Atomic uint8_t *fetched; /* of slow files: 1 while one is read ahead; NULL: they are not slow */
+    pthread_mutex_t lock;
+    pthread_cond_t done; /* one of them was read */
 };
 
 static atomic_uint live;
@@ -121,6 +126,8 @@ static fl_code create(fl_files **out, const char *prefix, const char *names, siz
     files->paths = count;
     files->count = places ? places->count : count;
     files->room = room;
+    pthread_mutex_init(&files->lock, NULL);
+    pthread_cond_init(&files->done, NULL);
     const fl_code code = fill(files, prefix, names, size, places, err);
     if (code) {
         fl_files_free(files);
@@ -151,6 +158,9 @@ void fl_files_free(fl_files *files) {
     free(files->starts);
     free(files->stamps);
     free(files->places);
+    free(files->fetched);
+    pthread_cond_destroy(&files->done);
+    pthread_mutex_destroy(&files->lock);
     free(files);
     atomic_fetch_sub(&live, 1);
 }
@@ -163,6 +173,18 @@ void fl_files_take_only(fl_files *files, uint64_t kinds) { files->left = ~kinds;
 
 bool fl_files_takes(const fl_files *files, uint32_t kind) { return kind < 64 && !(files->left >> kind & 1); }
 
+fl_code fl_files_keep(fl_files *files, fl_kept *kept, bool slow, fl_error *err) {
+    if (slow) {
+        files->fetched = calloc(files->count + 1, sizeof *files->fetched);
+        if (!files->fetched)
+            return fl_fail(err, FL_ENOMEM, "no memory for what is read of %" PRIu64 " files", files->count);
+    }
+    files->kept = kept;
+    return FL_OK;
+}
+
+bool fl_files_slow(const fl_files *files) { return files->fetched != NULL; }
+
 static uint64_t number_of(const fl_files *files, uint64_t index) {
     return files->places ? files->places[index].path : index;
 }
@@ -173,42 +195,110 @@ static void join_path(const fl_files *files, uint64_t number, char path[PATH_MAX
            files->names + files->starts[number]); /* index_names() has measured it */
 }
 
-uint64_t fl_files_now(const fl_files *files, uint64_t index) {
+static uint64_t stamp_of(const fl_files *files, const struct stat *st) {
+    return files->fetched ? fl_place_content_stamp(st) : fl_place_stamp(st);
+}
+
+/* The status of the file of an entry, without opening it. */
+static bool status_of(const fl_files *files, uint64_t index, struct stat *st) {
     char path[PATH_MAX];
     join_path(files, number_of(files, index), path);
-    return fl_place_now(path);
+    return stat(path, st) == 0;
+}
+
+uint64_t fl_files_now(const fl_files *files, uint64_t index) {
+    struct stat st;
+    return status_of(files, index, &st) ? stamp_of(files, &st) : 0;
+}
+
+/* The part of its file that an entry is. */
+static extent part_of(const fl_files *files, uint64_t index, const struct stat *st) {
+    const bool whole = !files->places || !files->places[index].size;
+    return whole ? (extent){0, (uint64_t)st->st_size}
+                 : (extent){files->places[index].offset, files->places[index].size};
+}
+
+/* Whether its file is not the one that was listed. */
+static bool is_other(const fl_files *files, uint64_t index, const struct stat *st) {
+    const uint64_t number = number_of(files, index);
+    return files->stamps && files->stamps[number] && files->stamps[number] != fl_place_stamp(st);
 }
 
 /* Opens the file of an entry, and tells which part of it the entry is. */
 static fl_code open_entry(const fl_files *files, uint64_t index, int *fd, struct stat *st, extent *part,
                           fl_error *err) {
-    const uint64_t number = number_of(files, index);
     char path[PATH_MAX];
-    join_path(files, number, path);
+    join_path(files, number_of(files, index), path);
     fl_code code = fl_place_open(path, fd, st, err);
     if (code) return code;
-    const bool whole = !files->places || !files->places[index].size;
-    *part = whole ? (extent){0, (uint64_t)st->st_size}
-                  : (extent){files->places[index].offset, files->places[index].size};
-    if (files->stamps && files->stamps[number] && files->stamps[number] != fl_place_stamp(st))
+    *part = part_of(files, index, st);
+    if (is_other(files, index, st))
         code = fl_fail(err, FL_EIO, "its file has changed since it was listed: load the dataset again");
     else code = fl_place_check(st, part->offset, part->size, err);
     if (code) close(*fd);
     return code;
 }
 
-fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
-                      uint64_t *stamp, fl_error *err) {
-    if (index >= files->count)
-        return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
+static fl_code read_entry(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
+                          uint64_t *stamp, fl_error *err) {
     int fd;
     struct stat st;
     extent part;
     fl_code code = open_entry(files, index, &fd, &st, &part, err);
     if (code) return code;
-    *stamp = fl_place_stamp(&st);
+    *stamp = stamp_of(files, &st);
     code = fl_place_read(fd, part.offset, (size_t)part.size, buffer, bytes, err);
     close(fd);
+    return code;
+}
+
+/* Reads a slow file ahead of those who decode it, and keeps its bytes; true if they are kept. */
+static bool fetch(fl_files *files, uint64_t index) {
+    struct stat st;
+    uint64_t stamp;
+    uint8_t none = 0;
+    if (!status_of(files, index, &st)) return false;
+    if (fl_kept_has(files->kept, index, FL_KEPT_BYTES, stamp_of(files, &st))) return true;
+    if (!fl_kept_writes(files->kept, part_of(files, index, &st).size + FL_KEPT_ENTRY) ||
+        !atomic_compare_exchange_strong(&files->fetched[index], &none, 1))
+        return false;
+    fl_buffer buffer = {NULL, 0};
+    fl_span bytes;
+    const bool read = !read_entry(files, index, &buffer, &bytes, &stamp, NULL) &&
+                      fl_kept_put(files->kept, index, FL_KEPT_BYTES, stamp, bytes);
+    fl_buffer_free(&buffer);
+    pthread_mutex_lock(&files->lock);
+    atomic_store(&files->fetched[index], 0);
+    pthread_cond_broadcast(&files->done);
+    pthread_mutex_unlock(&files->lock);
+    return read;
+}
+
+/* Waits for a thread of this process that is reading it ahead. */
+static void await(fl_files *files, uint64_t index) {
+    if (!atomic_load(&files->fetched[index]) || !fl_kept_writes(files->kept, 0)) return;
+    pthread_mutex_lock(&files->lock);
+    while (atomic_load(&files->fetched[index])) pthread_cond_wait(&files->done, &files->lock);
+    pthread_mutex_unlock(&files->lock);
+}
+
+/* The kept bytes of a slow file. */
+static bool find_bytes(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp) {
+    struct stat st;
+    await(files, index);
+    if (!status_of(files, index, &st) || !S_ISREG(st.st_mode) || is_other(files, index, &st)) return false;
+    *stamp = stamp_of(files, &st);
+    return fl_kept_find(files->kept, index, FL_KEPT_BYTES, *stamp, buffer, bytes) &&
+           bytes->size == part_of(files, index, &st).size && bytes->size;
+}
+
+fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp,
+                      fl_error *err) {
+    if (index >= files->count)
+        return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
+    if (files->fetched && find_bytes(files, index, buffer, bytes, stamp)) return FL_OK;
+    const fl_code code = read_entry(files, index, buffer, bytes, stamp, err);
+    if (!code && files->fetched) (void)fl_kept_put(files->kept, index, FL_KEPT_BYTES, *stamp, *bytes);
     return code;
 }
 
@@ -216,7 +306,10 @@ uint64_t fl_files_stamp(const fl_files *files, uint64_t index) {
     return atomic_load_explicit(&files->sound[index], memory_order_acquire);
 }
 
-bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found) {
+bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer,
+                    fl_span *found) {
+    *found = (fl_span){NULL, 0};
+    if (files->kept && fl_kept_find(files->kept, index, FL_KEPT_FACTS, stamp, buffer, found)) return true;
     *found = (fl_span){NULL, 0};
     if (atomic_load_explicit(&files->sound[index], memory_order_acquire) != stamp) return false;
     const learnt *kept = atomic_load_explicit(&files->learnt[index], memory_order_acquire);
@@ -243,6 +336,7 @@ static void keep_index(fl_files *files, uint64_t index, uint64_t stamp, fl_span 
 }
 
 void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found) {
+    if (files->kept && fl_kept_put(files->kept, index, FL_KEPT_FACTS, stamp, found)) return;
     if (found.size) keep_index(files, index, stamp, found);
     atomic_store_explicit(&files->sound[index], stamp, memory_order_release);
 }
@@ -256,7 +350,9 @@ bool fl_files_ahead(fl_files *files, uint64_t index) {
     int fd;
     struct stat st;
     extent part;
-    if (index >= files->count || open_entry(files, index, &fd, &st, &part, NULL)) return false;
+    if (index >= files->count) return false;
+    if (files->fetched) return fetch(files, index);
+    if (open_entry(files, index, &fd, &st, &part, NULL)) return false;
     const bool found = fl_page_cache_ahead(&files->cache, fd, part.offset, (uint32_t)part.size, UINT32_MAX);
     close(fd);
     return found;

@@ -10,6 +10,7 @@
  * index as far as the memory that was given goes. They hold for the file as it was: its stamp is made of
  * inode, size and time of change. A file with another stamp is proved anew, and read without an index. Slots
  * of the table are written once and never freed before the table is; a stamp is published after its index.
+ * With fl_files_keep() both are kept on a disk instead, as far as there is room.
  */
 #ifndef FL_STORE_FILES_H
 #define FL_STORE_FILES_H
@@ -19,6 +20,7 @@
 #include "common/buffer.h"
 #include "common/bytes.h"
 #include "common/status.h"
+#include "store/kept.h"
 
 typedef struct fl_files fl_files;
 
@@ -52,13 +54,19 @@ bool fl_files_upright(const fl_files *files); /* whether it is such a list */
 void fl_files_take_only(fl_files *files, uint64_t kinds);
 bool fl_files_takes(const fl_files *files, uint32_t kind); /* without that: any */
 
+/* Keeps what is learnt in `kept`, of as many images, which outlives the list. `slow`: the bytes of files, too,
+ * which are then read from there; a stamp is that of fl_place_content_stamp(), and fl_files_ahead() reads
+ * whole files. Before the list is read. FL_ENOMEM. */
+fl_code fl_files_keep(fl_files *files, fl_kept *kept, bool slow, fl_error *err);
+bool fl_files_slow(const fl_files *files);
+
 uint64_t fl_files_count(const fl_files *files);
 
 /* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no
  * such index. FL_EIO: it cannot be opened or read, is no regular file, is empty or larger than 1 GiB, or was
  * cut meanwhile; a part is not in its file, or that has another stamp. */
-fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
-                      uint64_t *stamp, fl_error *err);
+fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp,
+                      fl_error *err);
 
 /* The stamp that the file of entry `index` has now; 0: its status cannot be told. index < count. */
 uint64_t fl_files_now(const fl_files *files, uint64_t index);
@@ -67,8 +75,8 @@ uint64_t fl_files_now(const fl_files *files, uint64_t index);
 uint64_t fl_files_stamp(const fl_files *files, uint64_t index);
 
 /* True if the file with that stamp is known to be sound; *found is then its entropy index (size 0: none),
- * valid as long as `files`. */
-bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found);
+ * valid as long as `files`, and until the buffer is used again. */
+bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer, fl_span *found);
 
 /* Notes that it is, and its index, as far as there is room. */
 void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found);
@@ -76,7 +84,7 @@ void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span fou
 /* Files with an index, and the bytes that they take. */
 void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes);
 
-/* As fl_store_ahead and fl_store_warm. */
+/* As fl_store_ahead and fl_store_warm; of slow files, whose bytes are kept: reads the file, and waits for it. */
 bool fl_files_ahead(fl_files *files, uint64_t index);
 bool fl_files_warm(const fl_files *files);
 

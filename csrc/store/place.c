@@ -53,16 +53,26 @@ fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, f
     return FL_OK;
 }
 
+static uint64_t mixed(const uint64_t *parts, size_t count) {
+    uint64_t sum = 0x9E3779B97F4A7C15u;
+    for (size_t i = 0; i < count; i++) {
+        sum = (sum ^ parts[i]) * 0xD6E8FEB86659FD93u;
+        sum ^= sum >> 32;
+    }
+    return sum ? sum : 1;
+}
+
 uint64_t fl_place_stamp(const struct stat *st) {
     const uint64_t parts[] = {(uint64_t)st->st_ino,         (uint64_t)st->st_size,
                               (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
                               (uint64_t)st->st_ctim.tv_sec, (uint64_t)st->st_ctim.tv_nsec};
-    uint64_t mixed = 0x9E3779B97F4A7C15u;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        mixed = (mixed ^ parts[i]) * 0xD6E8FEB86659FD93u;
-        mixed ^= mixed >> 32;
-    }
-    return mixed ? mixed : 1;
+    return mixed(parts, sizeof parts / sizeof *parts);
+}
+
+uint64_t fl_place_content_stamp(const struct stat *st) {
+    const uint64_t parts[] = {(uint64_t)st->st_size, (uint64_t)st->st_mtim.tv_sec,
+                              (uint64_t)st->st_mtim.tv_nsec};
+    return mixed(parts, sizeof parts / sizeof *parts);
 }
 
 uint64_t fl_place_now(const char *path) {

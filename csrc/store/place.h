@@ -34,6 +34,10 @@ fl_code fl_place_read(int fd, uint64_t offset, size_t size, fl_buffer *buffer, f
  * change; never 0. */
 uint64_t fl_place_stamp(const struct stat *st);
 
+/* The same of size and time of writing alone: for file systems whose inodes and times of change are made up
+ * anew at each mount. */
+uint64_t fl_place_content_stamp(const struct stat *st);
+
 /* Stamp of the file of a path, as it is now; 0: its status cannot be told. */
 uint64_t fl_place_now(const char *path);
 

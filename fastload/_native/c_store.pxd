@@ -112,6 +112,29 @@ cdef extern from "store/store.h" nogil:
     fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index,
                                 fl_span *record, fl_error *err)
 
+cdef extern from "store/kept.h" nogil:
+    ctypedef struct fl_kept:
+        pass
+    ctypedef enum fl_kept_part:
+        FL_KEPT_FACTS
+        FL_KEPT_BYTES
+        FL_KEPT_PARTS
+    enum:
+        FL_KEPT_LOGS
+    ctypedef struct fl_kept_counts:
+        uint64_t *put
+        uint64_t *found
+        uint64_t granted, written, left_out
+        int failed
+    fl_code fl_kept_create(fl_kept **out, int table, uint64_t count, fl_error *err)
+    void fl_kept_free(fl_kept *)
+    fl_code fl_kept_log(fl_kept *, uint32_t number, int fd, fl_error *err)
+    fl_code fl_kept_append(fl_kept *, uint32_t number, uint64_t end, fl_error *err)
+    void fl_kept_grant(fl_kept *, uint64_t bytes)
+    void fl_kept_count(const fl_kept *, fl_kept_counts *out)
+    uint64_t fl_kept_entries(const fl_kept *, fl_kept_part part)
+    uint32_t fl_kept_live()
+
 cdef extern from "store/files.h" nogil:
     ctypedef struct fl_files:
         pass
@@ -127,13 +150,12 @@ cdef extern from "store/files.h" nogil:
                                    uint64_t count,
                                    const fl_files_places *places, size_t room, fl_error *err)
     void fl_files_take_only(fl_files *, uint64_t kinds)
-    fl_code fl_files_read(const fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
+    fl_code fl_files_keep(fl_files *, fl_kept *kept, bint slow, fl_error *err)
+    bint fl_files_slow(const fl_files *)
+    fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
                           uint64_t *stamp, fl_error *err)
     void fl_files_free(fl_files *files)
     uint64_t fl_files_count(const fl_files *files)
-    uint64_t fl_files_stamp(const fl_files *files, uint64_t index)
-    bint fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_span *found)
-    void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found)
     void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes)
     uint32_t fl_files_live()
 

@@ -2,9 +2,9 @@
 
 from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
-    fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_known,
-    fl_files_learn, fl_files_learnt,
-    fl_files_places, fl_files_read, fl_files_stamp, fl_files_take_only, fl_place_open, fl_place_stamp,
+    fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_keep,
+    fl_files_learnt, fl_files_places, fl_files_read, fl_files_slow, fl_files_take_only, fl_place_open,
+    fl_place_stamp,
 )
 from posix.stat cimport struct_stat
 from posix.unistd cimport close as _close_descriptor
@@ -51,6 +51,7 @@ cdef class Files:
     """
 
     cdef fl_files *ptr
+    cdef Kept kept
 
     def __cinit__(self, bytes prefix not None, bytes names not None, uint64_t count, size_t room, places=None,
                   kinds=None):
@@ -118,42 +119,21 @@ cdef class Files:
         fl_files_learnt(self.ptr, &indexes, &held)
         return indexes, held
 
-    def export(self):
-        """(stamps, sizes, indexes): of each file the stamp under which it is known to be sound, or 0; the
-        bytes of its index, all in one."""
-        cdef uint64_t i, count = fl_files_count(self.ptr)
-        cdef fl_span found
-        stamps, sizes, parts = _np.zeros(count, _np.uint64), _np.zeros(count, _np.uint32), []
-        cdef uint64_t[::1] stamp = stamps
-        cdef uint32_t[::1] size = sizes
-        for i in range(count):
-            stamp[i] = fl_files_stamp(self.ptr, i)
-            if stamp[i] and fl_files_known(self.ptr, i, stamp[i], &found) and found.size:
-                size[i] = <uint32_t>found.size
-                parts.append(PyBytes_FromStringAndSize(<const char *>found.bytes, found.size))
-        return stamps, sizes, b"".join(parts)
+    def keep(self, Kept kept not None, bint slow):
+        """Keeps what is learnt by `kept`, of as many images; before any is read.
 
-    def learn(self, const uint64_t[::1] stamps not None, const uint32_t[::1] sizes not None,
-              bytes indexes not None):
-        """Takes over what export() gave of the same files, where nothing is known of them yet.
+        Args:
+            slow: the bytes of files, too: they lie on a slow disk, are read by many threads ahead of those
+                that decode them, and once.
 
         Raises:
-            ArgumentError: the lengths do not fit each other.
+            ResourceError: no memory.
         """
-        cdef uint64_t i, count = fl_files_count(self.ptr), at = 0
-        cdef const uint8_t *bytes = <const uint8_t *>PyBytes_AS_STRING(indexes)
-        cdef fl_span found
-        if <uint64_t>stamps.shape[0] != count or <uint64_t>sizes.shape[0] != count:
-            raise _errors.ArgumentError(
-                f"{stamps.shape[0]} stamps and {sizes.shape[0]} sizes for {count} files"
-            )
-        for i in range(count):
-            at += sizes[i]
-        if at != <uint64_t>len(indexes):
-            raise _errors.ArgumentError(f"indexes of {at} bytes, and {len(indexes)} are given")
-        at = 0
-        for i in range(count):
-            if stamps[i] and not fl_files_stamp(self.ptr, i):
-                found.bytes, found.size = bytes + at, sizes[i]
-                fl_files_learn(self.ptr, i, stamps[i], found)
-            at += sizes[i]
+        cdef fl_error err
+        check(fl_files_keep(self.ptr, kept.ptr, slow, &err), &err)
+        self.kept = kept
+
+    @property
+    def slow(self):
+        """True if the bytes of files are kept."""
+        return bool(fl_files_slow(self.ptr))

@@ -229,14 +229,6 @@ class NativeSource(TransformedDataset):
         """Counts of the pack that made it."""
         return {}
 
-    @property
-    def room(self) -> int:
-        """Most bytes of what is learnt of its files."""
-        return 0
-
-    def learnt(self) -> tuple[int, int]:
-        """(files, bytes): what is learnt of its files, and held in memory."""
-        return 0, 0
-
-    def save_learnt(self) -> None:
-        """Writes what was learnt, if it is kept; at the end of an epoch."""
+    def kept(self) -> str:
+        """Text on what is learnt of its files, and where it is kept; "" where nothing is."""
+        return ""

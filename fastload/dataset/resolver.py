@@ -13,7 +13,6 @@ nothing of a sample: rows are found as a batch asks for them.
 from __future__ import annotations
 
 import copy
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from fastload.common.originals import OwnCode
 from fastload.common.positions import listed_positions
 from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.datasets import RECOGNISERS, InPlaceDatasets
+from fastload.dataset.kept_files import CachePlace
 from fastload.dataset.mixture import Mixture, MixtureOrder
 from fastload.dataset.native_data import NativeData, native_view, why_not
 from fastload.dataset.native_source import NativeSource
@@ -172,7 +172,7 @@ class NativeDataReader:
         dataset: object,
         device: bool,
         native: bool,
-        cache: str | os.PathLike[str] | None,
+        cache: CachePlace | None,
         missing: frozenset[str] = frozenset(),
     ) -> NativeData | None:
         """The dataset as it is now; None if it is neither packed nor one that native threads read in place.
@@ -181,7 +181,7 @@ class NativeDataReader:
             dataset: the loader's dataset.
             device: True if ops of the transforms may be left to a device.
             native: True if native threads may run.
-            cache: the folder of index caches for images in place.
+            cache: the cache folder of images in place.
             missing: names of ops that need what is not installed: with one of them, none is left to a device.
 
         Raises:

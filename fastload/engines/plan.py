@@ -11,7 +11,6 @@ work that was begun early, or an engine, may be used.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Sized
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from fastload._native import core
 from fastload.common.distribution import pip_install
 from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.base import InPlaceDataset
+from fastload.dataset.kept_files import CachePlace
 from fastload.dataset.native_data import NativeData
 from fastload.dataset.native_source import NativeSource
 from fastload.dataset.resolver import NativeDataReader, draws_of, in_epoch, same_objects
@@ -201,13 +201,13 @@ class Planner:
         self,
         dataset: object,
         engine: EngineChoice,
-        index_cache: str | os.PathLike[str] | None,
+        cache: CachePlace | None,
         *,
         device: bool,
     ) -> bool:
         """Returns True if a dataset is packed data, or files that native threads read in place."""
         self.reads_packed = (
-            self._reader.read(dataset, device, engine != "python", index_cache, _missing_ops()) is not None
+            self._reader.read(dataset, device, engine != "python", cache, _missing_ops()) is not None
         )
         return self.reads_packed
 
@@ -226,7 +226,7 @@ class Planner:
             Whatever reading the dataset raises.
         """
         device, allowed = why_not_device(settings) is None, settings.engine != "python"
-        data = self._reader.read(settings.dataset, device, allowed, settings.index_cache, _missing_ops())
+        data = self._reader.read(settings.dataset, device, allowed, settings.cache_place, _missing_ops())
         self.reads_packed = data is not None
         size = EpochSize(1, 1) if data is None or data.native is None else epoch_size(settings, data.view)
         last, listed = self._last, tuple(settings.batch_transforms)

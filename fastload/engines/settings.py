@@ -21,6 +21,7 @@ from fastload import portable
 from fastload.batch.collate import Collate, CollateForm
 from fastload.common.originals import OwnCode, original
 from fastload.common.rng import checked_seed, order_seed
+from fastload.dataset.kept_files import CachePlace
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.lazy.opening import Exactness
@@ -71,7 +72,8 @@ class Arguments(Generic[_T]):
     pin_memory_device: str = ""
     in_order: bool = True
     engine: EngineChoice | None = None
-    index_cache: str | os.PathLike[str] | None = None
+    cache: str | os.PathLike[str] | None = None
+    cache_size: int | str | None = None
     transform: object = None
     device: torch.device | str | int | None = None
     device_prefetch: int = 2
@@ -381,6 +383,11 @@ class Settings(Arguments[Any]):
         if self.engine == "python" or self.lazy is False:
             return None
         return self.lazy or ("exact" if self.num_workers else None)
+
+    @cached_property
+    def cache_place(self) -> CachePlace | None:
+        """The cache folder; None: there is none. Raises ArgumentError."""
+        return CachePlace.of(self.cache, self.cache_size)
 
     @property
     def may_draw_ahead(self) -> bool:

@@ -148,13 +148,13 @@ class LoaderState:
         alone.
 
         Raises:
-            ArgumentError: the folder of index_cache= cannot be made.
+            ArgumentError, DatasetError: the folder of cache= cannot be had.
         """
         settings = plan.settings
         if plan.engine == "threads" or settings.lazy_images is None:
             return None
         if self.opened is None:
-            self.opened = OpenedIndexes(settings.dataset, settings.index_cache)
+            self.opened = OpenedIndexes(settings.dataset, settings.cache_place)
         return self.opened
 
     def keep(self) -> None:

@@ -404,7 +404,7 @@ def _entries(state: LoaderState) -> Iterator[tuple[str, str]]:
     if plan.engine != "threads" and state.opened is not None:
         yield "indexes", state.opened.report()
     elif plan.data is not None and plan.data.in_place:
-        yield "indexes", _learnt(plan.data)
+        yield from (("kept", kept) for each in plan.data.view.datasets if (kept := each.kept()))
     yield from (("bucket", _bucket(each)) for each in _buckets(plan.data))
     if plan.host_memory != "pageable":
         yield "pinned", _pinned(plan)
@@ -520,17 +520,6 @@ def _order_memory(plan: ExecutionPlan) -> Iterator[str]:
             "GB in each process; "
             'shuffle="window" or "huge" takes no memory for each sample'
         )
-
-
-def _learnt(data: NativeData) -> str:
-    """The entropy indexes of images in place: how many are held, and where."""
-    datasets = data.view.datasets
-    found, most = [dataset.learnt() for dataset in datasets], sum(dataset.room for dataset in datasets)
-    files, held = sum(each[0] for each in found), sum(each[1] for each in found)
-    return (
-        f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({most >> 20:,} MiB at most); learnt "
-        "when a file is first read"
-    )
 
 
 def _buckets(data: NativeData | None) -> list[RemoteStatus]:

@@ -334,7 +334,11 @@ _warned: set[Path] = set()
 _FOLDER = re.compile(r".+-[0-9a-f]{20}")
 _STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
 _GRANT = re.compile(r"grant-[0-9]+-[0-9]+")
-_CONTENT = re.compile(rf"[0-9a-f]{{8}}-[0-9]+-.+|{_GRANT.pattern}|{TEMPORARY.pattern}|users|claims")
+# See NOTE [ kept: one folder for the files of a place ].
+_OF_FILES = r"[0-9a-f]{32}\.table|[0-9]{5}\.log|facts\.index"
+_CONTENT = re.compile(
+    rf"[0-9a-f]{{8}}-[0-9]+-.+|{_OF_FILES}|{_GRANT.pattern}|{TEMPORARY.pattern}|users|claims"
+)
 _LAST = (DATASET + ".tmp", "used", DATASET)  # removed last: these files mark a folder as a dataset's
 
 

@@ -24,12 +24,14 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.common.files import expanded
 from fastload.common.forks import call_in_children
 from fastload.common.limits import parse_timeout
 from fastload.common.system import available_memory
 from fastload.common.urls import normalized, shown
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteMissingError, SampleError
 from fastload.health import tracing
+from fastload.remote.cache_folder import default_folder
 from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard, CachedSidecar
 from fastload.remote.failures import BytesCheck
@@ -63,6 +65,7 @@ class RemoteFiles(DatasetFiles):
 
     Attributes:
         mean_bytes: mean size of a record, once the dataset is open.
+        cache_folder: folder of all caches.
     """
 
     remote = True
@@ -77,6 +80,7 @@ class RemoteFiles(DatasetFiles):
     ) -> None:
         self.name = shown(url)
         self._arguments = normalized(url), cache, cache_size, dict(storage_options or {}), timeout
+        self.cache_folder = (default_folder() if cache is None else Path(expanded(cache))).absolute()
         self._session: Session | None = None
         self._lock = threading.Lock()
         _alive.add(self)

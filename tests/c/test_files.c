@@ -122,7 +122,7 @@ static void *learn(void *opaque) {
         fl_span found;
         memset(mine, (int)stamp, sizeof mine);
         fl_files_learn(files, index, stamp, (fl_span){mine, sizeof mine});
-        if (!fl_files_known(files, index, stamp, &found))
+        if (!fl_files_known(files, index, stamp, NULL, &found))
             continue; /* another thread has noted another stamp since */
         for (size_t i = 0; i < found.size; i++) CHECK(found.bytes[i] == stamp);
     }
@@ -132,7 +132,7 @@ static void *learn(void *opaque) {
 static void learning(void) {
     fl_files *files = listed(COUNT * 64);
     fl_span found;
-    CHECK(!fl_files_known(files, 0, 1, &found) && !found.size);
+    CHECK(!fl_files_known(files, 0, 1, NULL, &found) && !found.size);
     pthread_t thread[THREADS];
     for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&thread[i], NULL, learn, files) == 0);
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(thread[i], NULL) == 0);
@@ -143,8 +143,8 @@ static void learning(void) {
 
     files = listed(8); /* no room for an index: the proof alone is kept */
     fl_files_learn(files, 1, 5, (fl_span){(const uint8_t *)"0123456789", 10});
-    CHECK(fl_files_known(files, 1, 5, &found) && found.size == 0);
-    CHECK(!fl_files_known(files, 1, 6, &found));
+    CHECK(fl_files_known(files, 1, 5, NULL, &found) && found.size == 0);
+    CHECK(!fl_files_known(files, 1, 6, NULL, &found));
     fl_files_learnt(files, &indexes, &bytes);
     CHECK(indexes == 0 && bytes == 0);
     fl_files_free(files);

@@ -134,18 +134,9 @@ class InPlaceDataset(NativeSource):
         """For each view of an image, or for the image, True if it is a tv_tensors.Image."""
         return tuple(view.tv_image for view in self.plan.views or (self.plan,))
 
-    def save_learnt(self) -> None:
-        """Writes what was learnt of the files to the index cache, if there is one; at the end of an epoch."""
-        self._listed.save()
-
-    def learnt(self) -> tuple[int, int]:
-        """(files, bytes): the entropy indexes that are held in memory."""
-        return self._listed.files.learnt()
-
-    @property
-    def room(self) -> int:
-        """Bytes of memory that they may take."""
-        return self._listed.room
+    def kept(self) -> str:
+        """Text on what is learnt of the files, and where it is kept."""
+        return self._listed.report()
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.hugging_face import ArrowDataset
 from fastload.dataset.in_place.placed import PlacedDataset
 from fastload.dataset.in_place.torchvision import FileDataset
+from fastload.dataset.kept_files import CachePlace
 from fastload.errors import ArgumentError, TransformError
 
 
@@ -21,8 +21,8 @@ class Recogniser(NamedTuple):
     Attributes:
         library: the module whose datasets they are; where it is not imported, there are none.
         recognise: returns the parts of such a dataset, as it is now; None for any other.
-        make: the class of the dataset in place, made of the dataset, its parts and the folder of index
-            caches.
+        make: the class of the dataset in place, made of the dataset, its parts and the cache
+            folder.
     """
 
     library: str
@@ -50,14 +50,14 @@ class InPlaceDatasets:
     """The datasets in place of one loader, by the datasets that they were made of.
 
     Attributes:
-        cache: the folder of index caches; None: what is learnt stays in memory.
+        cache: the cache folder; None: what is learnt stays in memory.
         asked: True if this pass has asked for a dataset.
         why_not: reason why a dataset that was asked for in this pass is not read in place; "" if none is of a
             known kind.
     """
 
     def __init__(self) -> None:
-        self.cache: str | os.PathLike[str] | None = None
+        self.cache: CachePlace | None = None
         self._before: dict[int, InPlaceDataset] = {}
         self._kept: dict[int, InPlaceDataset] = {}
         self.why_not = ""

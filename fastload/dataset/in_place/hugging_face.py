@@ -12,7 +12,6 @@ and in Pillow, must be these libraries' own: see NOTE [ originals: how replaced 
 
 from __future__ import annotations
 
-import os
 import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.in_place.mapped import MappedFiles, places_of
+from fastload.dataset.kept_files import CachePlace
 from fastload.errors import ArgumentError, TransformError
 from fastload.transforms.ops import Transform
 from fastload.transforms.steps import flatten
@@ -266,7 +266,7 @@ class ArrowDataset(InPlaceDataset):
         self,
         dataset: object,
         known: KnownTable,
-        cache: str | os.PathLike[str] | None = None,
+        cache: CachePlace | None = None,
         before: object = None,
     ) -> None:
         mapped, listed = MappedFiles(), None
@@ -343,7 +343,7 @@ class _Values:
         return chunk.slice(row - self._ends[number] + len(chunk), 1).to_pylist()[0]
 
 
-def _listed(known: KnownTable, mapped: MappedFiles, cache: str | os.PathLike[str] | None) -> ListedImages:
+def _listed(known: KnownTable, mapped: MappedFiles, cache: CachePlace | None) -> ListedImages:
     paths, places = places_of(known.table.column(known.image), mapped)
     return ListedImages(paths, cache, places)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +14,15 @@ from fastload._native import core
 from fastload.common.positions import evenly_spaced
 from fastload.dataset.in_place.formats import NATIVE, START, formats, is_native, suffixes
 from fastload.dataset.in_place.known import NotInPlaceError
-from fastload.dataset.index_cache import IndexCache, index_room
+from fastload.dataset.index_cache import index_room
+from fastload.dataset.kept_files import CachePlace, KeptFiles
 from fastload.errors import FastloadError
+from fastload.remote.cache_folder import is_local
 
 _SAMPLED = 200
 """Images that are looked at to tell how many of all are native."""
+_FOLDERS = 8
+"""Folders that are looked at to tell whether all are on this host's disks."""
 BLOCK = 4096
 
 
@@ -49,18 +54,16 @@ class ListedImages:
 
     Args:
         paths: paths of the files.
-        cache: folder of the index caches; None: facts stay in memory.
+        cache: the cache folder; None: facts stay in memory.
         places: places of the images in the files; None: each file is one image.
     """
 
-    def __init__(
-        self, paths: Sequence[str], cache: str | os.PathLike[str] | None, places: Places | None = None
-    ) -> None:
+    def __init__(self, paths: Sequence[str], cache: CachePlace | None, places: Places | None = None) -> None:
         self.paths = paths
         self.places = places
-        self._folder = cache
+        self._cache = cache
         self.room = index_room()
-        self._cache: IndexCache | None = None
+        self._kept: KeptFiles | None = None
         self._files: core.Files | None = None
 
     def __len__(self) -> int:
@@ -68,7 +71,7 @@ class ListedImages:
 
     @property
     def files(self) -> core.Files:
-        """The list, with what the index cache holds of it."""
+        """The list, with what is kept of it."""
         if self._files is None:
             first, last = (min(self.paths), max(self.paths)) if self.paths else ("", "")
             prefix = first[
@@ -91,11 +94,11 @@ class ListedImages:
             self._files = core.Files(
                 os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, kinds
             )
-            if self._folder is not None:
-                listed = [os.fsencode(prefix), bytes(names)]
-                listed += [] if self.places is None else [self.places.key()]
-                self._cache = IndexCache(self._folder, b"\0".join(listed), len(self._files))
-                self._cache.load(self._files)
+            if self._cache is not None:
+                listing = [os.fsencode(prefix), bytes(names)]
+                listing += [] if self.places is None else [self.places.key()]
+                folder = os.path.abspath(os.path.dirname(prefix))
+                self._kept = KeptFiles(self._cache, folder, listing, self._files, self._are_slow())
         return self._files
 
     def path(self, index: int) -> str:
@@ -141,7 +144,17 @@ class ListedImages:
         except OSError as error:
             raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error
 
-    def save(self) -> None:
-        """Writes what was learnt to the index cache, if there is one."""
-        if self._cache is not None and self._files is not None:
-            self._cache.save(self._files)
+    def _are_slow(self) -> bool:
+        """True if some of the files lie on a disk that is not this host's alone."""
+        some = (self.paths[at] for at in evenly_spaced(len(self.paths), _FOLDERS))
+        return any(not is_local(Path(folder)) for folder in {os.path.dirname(path) or "." for path in some})
+
+    def report(self) -> str:
+        """Text on what is learnt of the images, and where it is kept."""
+        if self._kept is not None:
+            return self._kept.report()
+        count, held = self.files.learnt()
+        return (
+            f"of {count:,} files, {held / 2**20:,.1f} MiB of memory ({self.room >> 20:,} MiB at most); "
+            "learnt when a file is first read"
+        )

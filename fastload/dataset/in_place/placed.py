@@ -15,6 +15,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages, Places
 from fastload.dataset.in_place.samples import KnownSamples, ReadableSource, opened
+from fastload.dataset.kept_files import CachePlace
 from fastload.errors import FastloadError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class PlacedDataset(InPlaceDataset):
         self,
         dataset: object,
         known: KnownSamples,
-        cache: str | os.PathLike[str] | None = None,
+        cache: CachePlace | None = None,
         before: object = None,
     ) -> None:
         super().__init__(dataset, known.transform, _listed(known.source, cache))
@@ -80,7 +81,7 @@ class PlacedDataset(InPlaceDataset):
         return opened(self._known.source.read(index).image if data is None else data)
 
 
-def _listed(source: ReadableSource, cache: str | os.PathLike[str] | None) -> ListedImages:
+def _listed(source: ReadableSource, cache: CachePlace | None) -> ListedImages:
     """The places of a source's images."""
     place = getattr(source, "place", None)
     if place is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from fastload.dataset.in_place.base import InPlaceDataset, checked_path
 from fastload.dataset.in_place.formats import NATIVE, suffixes
 from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages
+from fastload.dataset.kept_files import CachePlace
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,7 +34,7 @@ class FileDataset(InPlaceDataset):
         self,
         dataset: object,
         known: KnownDataset,
-        cache: str | os.PathLike[str] | None = None,
+        cache: CachePlace | None = None,
         before: object = None,
     ) -> None:
         paths, labels, self._plain = _divided(known)

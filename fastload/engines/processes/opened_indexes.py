@@ -3,10 +3,9 @@ epochs of a loader."""
 
 from __future__ import annotations
 
-import os
-
 from fastload._native import core
 from fastload.dataset.index_cache import IndexCache, index_room
+from fastload.dataset.kept_files import CachePlace
 from fastload.errors import FastloadError
 
 
@@ -22,13 +21,14 @@ class OpenedIndexes:
         why_not: the reason why there is none; "" if there is.
 
     Raises:
-        ArgumentError: the folder is a file, or cannot be made.
+        ArgumentError: the cache folder is none.
+        DatasetError: another host, or another user, has it.
     """
 
-    def __init__(self, dataset: object, folder: str | os.PathLike[str] | None) -> None:
+    def __init__(self, dataset: object, cache: CachePlace | None) -> None:
         self.memory: core.SharedIndexes | None = None
         self.why_not = ""
-        self._cache = None if folder is None else IndexCache(folder, _purpose(dataset), None)
+        self._cache = None if cache is None else IndexCache(cache, _purpose(dataset))
         try:
             self.memory = core.SharedIndexes(index_room())
         except FastloadError as error:  # pixels are the same without
@@ -55,11 +55,11 @@ class OpenedIndexes:
         )
 
 
-def _purpose(dataset: object) -> bytes:
-    """Bytes by which the files of two datasets, such as those of training and validation, are told apart."""
+def _purpose(dataset: object) -> str:
+    """Text by which the files of two datasets, such as those of training and validation, are told apart."""
     kind = type(dataset)
     try:
         length = str(len(dataset))  # type: ignore[arg-type]
     except Exception:  # the user's code, or an iterable dataset
         length = ""
-    return f"opened by {kind.__module__}.{kind.__qualname__} {length}".encode()
+    return f"{kind.__module__}.{kind.__qualname__}/{length}"

@@ -401,11 +401,6 @@ class ThreadEngine:
         """The exception that names a failed row's sample."""
         return self.view.datasets[source].sample_error(index, reason)
 
-    def save_learnt(self) -> None:
-        """Makes the datasets save what they learnt of their images."""
-        for dataset in self.view.datasets:
-            dataset.save_learnt()
-
     def opened(
         self, rows: Sequence[tuple[int, int]]
     ) -> Generator[npt.NDArray[np.uint8] | Exception, None, None]:

@@ -360,7 +360,6 @@ class NativeIterator(LoaderIterator):
             ):
                 self.epoch_state.end()
                 self.close()
-                self._engine.save_learnt()
                 self._assembler.losses.check(self.epoch_state.batches)
                 raise StopIteration
             delivered = (

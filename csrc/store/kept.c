@@ -1,0 +1,205 @@
+#define _GNU_SOURCE
+#include "store/kept.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/crc32c.h"
+#include "store/place.h"
+
+static const char MAGIC[8] = "FLKEPT01";
+enum { SCANNED = 4096 }; /* entries that are read at a time */
+
+typedef struct entry {
+    uint64_t stamp, offset;
+    uint32_t size, log, crc, zero;
+} entry;
+
+_Static_assert(sizeof(entry) == FL_KEPT_ENTRY, "as it lies in the file");
+
+struct fl_kept {
+    int table;
+    uint64_t count;
+    pid_t writer;
+    _Atomic int logs[FL_KEPT_LOGS]; /* descriptors plus 1; 0: none */
+    int own;                        /* the log that is appended to; -1: none */
+    uint32_t number;                /* of it */
+    _Atomic uint64_t end;           /* of it */
+    _Atomic uint64_t granted, written, left_out, put[FL_KEPT_PARTS], found[FL_KEPT_PARTS];
+    _Atomic int failed;
+};
+
+static atomic_uint live;
+
+uint32_t fl_kept_live(void) { return atomic_load(&live); }
+
+/* True if all of them were written. */
+static bool write_all(int fd, const void *bytes, size_t size, uint64_t at) {
+    for (size_t done = 0; done < size;) {
+        const ssize_t count = pwrite(fd, (const uint8_t *)bytes + done, size - done, (off_t)(at + done));
+        if (count < 0 && errno != EINTR) return false;
+        if (count > 0) done += (size_t)count;
+    }
+    return true;
+}
+
+/* True if there were so many. */
+static bool read_all(int fd, void *bytes, size_t size, uint64_t at) {
+    for (size_t done = 0; done < size;) {
+        const ssize_t count = pread(fd, (uint8_t *)bytes + done, size - done, (off_t)(at + done));
+        if (count == 0 || (count < 0 && errno != EINTR)) return false;
+        if (count > 0) done += (size_t)count;
+    }
+    return true;
+}
+
+static uint64_t place_of(uint64_t index, fl_kept_part part) {
+    return FL_KEPT_HEAD + (index * FL_KEPT_PARTS + part) * FL_KEPT_ENTRY;
+}
+
+/* Makes the file a table of so many images, where it is none. */
+static bool prepare(const fl_kept *kept) {
+    uint8_t head[FL_KEPT_HEAD] = {0}, found[FL_KEPT_HEAD];
+    memcpy(head, MAGIC, sizeof MAGIC);
+    memcpy(head + sizeof MAGIC, &kept->count, sizeof kept->count);
+    if (read_all(kept->table, found, sizeof found, 0) && !memcmp(found, head, sizeof head)) return true;
+    return ftruncate(kept->table, 0) == 0 && write_all(kept->table, head, sizeof head, 0);
+}
+
+fl_code fl_kept_create(fl_kept **out, int table, uint64_t count, fl_error *err) {
+    *out = NULL;
+    fl_kept *kept = calloc(1, sizeof *kept);
+    if (!kept) {
+        close(table);
+        return fl_fail(err, FL_ENOMEM, "no memory for a table of what is kept");
+    }
+    atomic_fetch_add(&live, 1);
+    kept->table = table;
+    kept->count = count;
+    kept->writer = getpid();
+    kept->own = -1;
+    if (!prepare(kept)) {
+        const fl_code code = fl_fail_sys(err, FL_EIO, errno, "a table of what is kept cannot be written");
+        fl_kept_free(kept);
+        return code;
+    }
+    *out = kept;
+    return FL_OK;
+}
+
+void fl_kept_free(fl_kept *kept) {
+    if (!kept) return;
+    for (uint32_t i = 0; i < FL_KEPT_LOGS; i++)
+        if (atomic_load(&kept->logs[i])) close(atomic_load(&kept->logs[i]) - 1);
+    close(kept->table);
+    free(kept);
+    atomic_fetch_sub(&live, 1);
+}
+
+fl_code fl_kept_log(fl_kept *kept, uint32_t number, int fd, fl_error *err) {
+    int none = 0;
+    if (number >= FL_KEPT_LOGS || !atomic_compare_exchange_strong(&kept->logs[number], &none, fd + 1))
+        return fl_fail(err, FL_EARG, "log %" PRIu32 " is there, or not among the first %d", number,
+                       FL_KEPT_LOGS);
+    return FL_OK;
+}
+
+fl_code fl_kept_append(fl_kept *kept, uint32_t number, uint64_t end, fl_error *err) {
+    const int fd = number < FL_KEPT_LOGS ? atomic_load(&kept->logs[number]) - 1 : -1;
+    if (fd < 0) return fl_fail(err, FL_EARG, "there is no log %" PRIu32, number);
+    kept->own = fd, kept->number = number;
+    atomic_store(&kept->end, end);
+    return FL_OK;
+}
+
+void fl_kept_grant(fl_kept *kept, uint64_t bytes) { atomic_fetch_add(&kept->granted, bytes); }
+
+static uint32_t crc_of(const entry *found, const void *bytes) {
+    return fl_crc32c(fl_crc32c(0, found, offsetof(entry, crc)), bytes, found->size);
+}
+
+static bool entry_of(const fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, entry *found) {
+    return read_all(kept->table, found, sizeof *found, place_of(index, part)) && found->stamp == stamp &&
+           stamp && found->log < FL_KEPT_LOGS && found->size <= FL_PLACE_MOST &&
+           found->offset < INT64_MAX / 2;
+}
+
+bool fl_kept_has(const fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp) {
+    entry found;
+    return entry_of(kept, index, part, stamp, &found) && atomic_load(&kept->logs[found.log]);
+}
+
+bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_buffer *buffer,
+                  fl_span *bytes) {
+    entry found;
+    if (!entry_of(kept, index, part, stamp, &found)) return false;
+    const int fd = atomic_load(&kept->logs[found.log]) - 1;
+    struct stat st; /* a damaged entry may tell of a gigabyte: no memory is taken for what is not there */
+    *bytes = (fl_span){NULL, 0};
+    if (fd < 0 || fstat(fd, &st) || found.offset + found.size > (uint64_t)st.st_size) return false;
+    if (found.size && fl_place_read(fd, found.offset, found.size, buffer, bytes, NULL)) return false;
+    if (crc_of(&found, bytes->bytes) != found.crc) return false;
+    atomic_fetch_add_explicit(&kept->found[part], 1, memory_order_relaxed);
+    return true;
+}
+
+/* True if that many of the granted bytes are the caller's. */
+static bool take(fl_kept *kept, uint64_t bytes) {
+    uint64_t written = atomic_load(&kept->written);
+    do {
+        if (bytes > atomic_load(&kept->granted) - written) {
+            atomic_fetch_add(&kept->left_out, 1);
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&kept->written, &written, written + bytes));
+    return true;
+}
+
+bool fl_kept_writes(const fl_kept *kept, uint64_t bytes) {
+    return kept->own >= 0 && !atomic_load(&kept->failed) && kept->writer == getpid() &&
+           bytes <= atomic_load(&kept->granted) - atomic_load(&kept->written);
+}
+
+bool fl_kept_put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes) {
+    if (!fl_kept_writes(kept, 0) || !take(kept, bytes.size + FL_KEPT_ENTRY)) return false;
+    entry made = {.stamp = stamp, .size = (uint32_t)bytes.size, .log = kept->number};
+    made.offset = atomic_fetch_add(&kept->end, bytes.size);
+    made.crc = crc_of(&made, bytes.bytes);
+    if (!write_all(kept->own, bytes.bytes, bytes.size, made.offset) ||
+        !write_all(kept->table, &made, sizeof made, place_of(index, part))) {
+        int none = 0;
+        atomic_compare_exchange_strong(&kept->failed, &none, errno);
+        return false;
+    }
+    atomic_fetch_add_explicit(&kept->put[part], 1, memory_order_relaxed);
+    return true;
+}
+
+void fl_kept_count(const fl_kept *kept, fl_kept_counts *out) {
+    for (int part = 0; part < FL_KEPT_PARTS; part++) {
+        out->put[part] = atomic_load(&kept->put[part]);
+        out->found[part] = atomic_load(&kept->found[part]);
+    }
+    out->written = atomic_load(&kept->written);
+    out->granted = atomic_load(&kept->granted);
+    out->left_out = atomic_load(&kept->left_out);
+    out->failed = atomic_load(&kept->failed);
+}
+
+uint64_t fl_kept_entries(const fl_kept *kept, fl_kept_part part) {
+    uint64_t entries = 0;
+    entry *some = malloc(SCANNED * sizeof *some);
+    for (uint64_t at = 0, all = kept->count * FL_KEPT_PARTS; some && at < all; at += SCANNED) {
+        const ssize_t size = pread(kept->table, some, SCANNED * sizeof *some,
+                                   (off_t)place_of(0, 0) + (off_t)(at * FL_KEPT_ENTRY));
+        const uint64_t there = size < 0 ? 0 : (uint64_t)size / sizeof *some;
+        for (uint64_t i = 0; i < there; i++) entries += (at + i) % FL_KEPT_PARTS == part && some[i].stamp;
+        if (there < SCANNED) break;
+    }
+    free(some);
+    return entries;
+}

@@ -1,0 +1,76 @@
+# What is kept of image files on a local disk: see csrc/store/kept.h, NOTE [ kept: the files ].
+
+from fastload._native.c_common cimport fl_code, fl_error
+from fastload._native.c_store cimport (
+    FL_KEPT_BYTES, FL_KEPT_FACTS, FL_KEPT_LOGS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
+    fl_kept_create, fl_kept_entries, fl_kept_free, fl_kept_grant, fl_kept_log,
+)
+
+from libc.stdint cimport uint32_t, uint64_t
+
+KEPT_LOGS = FL_KEPT_LOGS
+
+
+cdef class Kept:
+    """Facts and bytes of the images of one list that are kept on a disk, by a table and logs. Any thread.
+
+    Args:
+        table: descriptor of the table, open for reading and writing; it becomes this object's.
+        count: number of images.
+
+    Raises:
+        DatasetError: the table cannot be written.
+        ResourceError: no memory.
+    """
+
+    cdef fl_kept *ptr
+
+    def __cinit__(self, int table, uint64_t count):
+        cdef fl_error err
+        cdef fl_code code
+        with nogil:
+            code = fl_kept_create(&self.ptr, table, count, &err)
+        check(code, &err)
+
+    def __dealloc__(self):
+        fl_kept_free(self.ptr)
+
+    def add_log(self, uint32_t number, int fd):
+        """Takes the descriptor of a log, to read from it.
+
+        Raises:
+            ArgumentError: it has that log, or takes none of that number; the descriptor stays the caller's.
+        """
+        cdef fl_error err
+        check(fl_kept_log(self.ptr, number, fd, &err), &err)
+
+    def append(self, uint32_t number, uint64_t end):
+        """Appends from now on to a log that it has, whose size is `end`, and which nobody else writes.
+
+        Raises:
+            ArgumentError: it has no such log.
+        """
+        cdef fl_error err
+        check(fl_kept_append(self.ptr, number, end, &err), &err)
+
+    def grant(self, uint64_t size):
+        """Grants so many more bytes."""
+        fl_kept_grant(self.ptr, size)
+
+    def entries(self):
+        """(files, bytes of files): of how many images something is kept; the whole table is read."""
+        cdef uint64_t facts, whole
+        with nogil:
+            facts, whole = fl_kept_entries(self.ptr, FL_KEPT_FACTS), fl_kept_entries(self.ptr, FL_KEPT_BYTES)
+        return facts, whole
+
+    def counts(self):
+        """Numbers of this process, by name: parts put and found, bytes granted and written, parts left out
+        for want of room, and `failed`, the errno of the first write that failed, or 0."""
+        cdef fl_kept_counts c
+        fl_kept_count(self.ptr, &c)
+        return {
+            "facts_put": c.put[<int>FL_KEPT_FACTS], "bytes_put": c.put[<int>FL_KEPT_BYTES],
+            "facts_found": c.found[<int>FL_KEPT_FACTS], "bytes_found": c.found[<int>FL_KEPT_BYTES],
+            "granted": c.granted, "written": c.written, "left_out": c.left_out, "failed": c.failed,
+        }

@@ -1,0 +1,269 @@
+"""KeptFiles: the part of a cache folder that keeps image files in place for later epochs and runs: what was
+learnt of them, and the bytes of those that lie on a slow disk.
+
+NOTE [ kept: one folder for the files of a place ]
+The files of a list have a dataset's folder in the cache folder, by the deepest folder that has all of them.
+In it, beside the files of NOTE [ cache: the folder ]:
+  HASH.table   of a list: see csrc/store/kept.h; HASH is that of its paths, and of the places in them
+  N.log        bytes of all lists; a process writes the one that it has locked, N from 00000 on
+Processes and lists share what others wrote: an entry names its log. Room is granted by slabs, as for
+buckets; a table's room is granted when it is made.
+The stamp of a file is made of size and times, and of the inode on a disk that this host alone has. On any
+other, which counts as slow, inodes may be made up anew at each mount.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import json
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from fastload._native import core
+from fastload.common.limits import parse_size
+from fastload.errors import ArgumentError, FastloadError
+from fastload.remote.cache_folder import (
+    FORMAT,
+    PAGE,
+    RENEWED_S,
+    CacheFolder,
+    LockFile,
+    default_folder,
+)
+from fastload.remote.shared_files import dataset_folder, open_in_dataset
+
+if sys.platform != "win32":
+    import fcntl
+
+_TENDED_S = 0.25
+_SLAB, _SLOW_SLAB = 8 << 20, 256 << 20
+"""Bytes of one grant, for facts alone and for files: what a second may write."""
+_LEAST = 64 << 10
+_LOG = re.compile(r"(\d{5})\.log")
+_numbers = itertools.count()
+
+
+class CachePlace(NamedTuple):
+    """The cache folder that a loader was given.
+
+    Attributes:
+        folder: the folder.
+        size: most bytes of all that is in it; None: 0.8 of the free ones.
+    """
+
+    folder: str
+    size: int | str | None
+
+    @classmethod
+    def of(cls, cache: str | os.PathLike[str] | None, size: int | str | None) -> CachePlace | None:
+        """The place that `cache=` and `cache_size=` name; None without a cache.
+
+        Raises:
+            ArgumentError: a size without a folder, or no size.
+        """
+        if cache is None:
+            if size is not None:
+                raise ArgumentError(f'cache_size={size!r} needs a folder: give cache=, or cache="auto"')
+            return None
+        if size is not None:
+            parse_size(size, "cache_size")
+        return cls(os.fspath(default_folder() if cache == "auto" else cache), size)
+
+
+class FilesFolder:
+    """A dataset's folder in a cache folder, of files that lie elsewhere. It counts as used, and stays, as
+    long as this object lives.
+
+    Args:
+        place: the cache folder.
+        url: the name of these files; `fastload cache` shows it.
+        kind: distinguishes folders of one URL.
+
+    Raises:
+        ArgumentError: the cache folder is none.
+        DatasetError: another host, or another user, has it.
+    """
+
+    def __init__(self, place: CachePlace, url: str, kind: str) -> None:
+        self.root = CacheFolder(place.folder, place.size)
+        self.path = self.root.folder_of(url, kind)
+        self._users = LockFile(self.path / "users", open_in_dataset)
+        if self.root.writable:
+            try:
+                with self.root.lock.held():
+                    self.root.admit(self.path, json.dumps({"format": FORMAT, "url": url}).encode())
+                    self._users.shared()
+            except OSError as error:
+                self.root.give_up(error)
+
+
+class KeptFiles(FilesFolder):
+    """The facts and bytes that are kept of the files of one list. See NOTE [ kept: one folder for the files of
+    a place ].
+
+    A thread asks for room, renews the host's use of the folder, and looks for logs of other processes. A
+    forked child reads what is kept, and adds nothing.
+
+    Args:
+        place: the cache folder.
+        folder: the deepest folder that has all files.
+        listing: bytes that distinguish the list from any other.
+        files: the list, of which nothing was read.
+        slow: the files' bytes are kept, too.
+
+    Raises:
+        ArgumentError: the cache folder is none.
+        DatasetError: another host, or another user, has it.
+    """
+
+    def __init__(
+        self, place: CachePlace, folder: str, listing: Iterable[bytes], files: core.Files, slow: bool
+    ) -> None:
+        super().__init__(place, f"file://{folder}", "files")
+        self.slow = slow
+        self._count = len(files)
+        self._kept: core.Kept | None = None
+        self._logs: set[int] = set()
+        self._left_out = 0  # parts, when it was last looked
+        self._full = False
+        self._grant = LockFile(self.path / f"grant-{os.getpid()}-{next(_numbers)}", open_in_dataset)
+        self._renewed = 0.0
+        digest = hashlib.blake2b(digest_size=16)
+        for part in listing:
+            digest.update(part)
+        try:
+            self._open(f"{digest.hexdigest()}.table", files)
+        except (OSError, FastloadError) as error:
+            self.root.note(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
+        self.root.warn()
+        if self.root.writable and not self.root.why:
+            threading.Thread(
+                target=_tend, args=(weakref.ref(self),), name="fastload-kept", daemon=True
+            ).start()
+
+    def _open(self, table: str, files: core.Files) -> None:
+        """Opens the table and the logs; makes those that are to be written. Raises OSError, FastloadError."""
+        if not self.root.writable:
+            with suppress(FileNotFoundError):
+                self._attach(os.O_RDONLY, table, files)
+            return
+        with self.root.lock.held():
+            if not (self.path / table).exists():
+                room = (self._count * 64 + 64 + PAGE - 1) // PAGE * PAGE
+                if not self.root.grant(self.path, room, room):
+                    self._full = True
+                    return
+            self._attach(os.O_RDWR | os.O_CREAT, table, files)
+            self._ask()
+
+    def _attach(self, flags: int, table: str, files: core.Files) -> None:
+        self._kept = core.Kept(open_in_dataset(self.path / table, flags), self._count)
+        if flags & os.O_CREAT:
+            self._take_log()
+        self.find_logs()
+        files.keep(self._kept, self.slow)
+
+    def find_logs(self) -> None:
+        """Opens logs that other processes have made since. Raises nothing."""
+        with suppress(OSError), dataset_folder(self.path) as opened:
+            names = [match for name in os.listdir(opened) if (match := _LOG.fullmatch(name))]
+            for number in {int(match[1]) for match in names} - self._logs:
+                self._add_log(number, open_in_dataset(self._log(number), os.O_RDONLY))
+
+    def _take_log(self) -> None:
+        """Locks the first log that nobody writes, or makes one. Under the lock of the folder."""
+        for number in range(core.KEPT_LOGS):
+            descriptor = open_in_dataset(self._log(number), os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                continue
+            self._add_log(number, descriptor)
+            self._table.append(number, os.fstat(descriptor).st_size)
+            return
+
+    def _add_log(self, number: int, descriptor: int) -> None:
+        """Gives a log's descriptor to the table."""
+        try:
+            self._table.add_log(number, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._logs.add(number)
+
+    def _log(self, number: int) -> Path:
+        return self.path / f"{number:05}.log"
+
+    @property
+    def _table(self) -> core.Kept:
+        assert self._kept is not None
+        return self._kept
+
+    def _ask(self) -> None:
+        """Asks for a slab, and notes in the grant's file what is not written yet. Under the lock of the
+        folder. Raises OSError."""
+        granted = 0
+        if self._grant.exclusive():
+            granted = self.root.grant(self.path, self._slab, _LEAST)
+            counts = self._table.counts()
+            self._grant.resize(counts["granted"] - counts["written"] + granted)
+        self._full = not granted
+        self._table.grant(granted)
+
+    @property
+    def _slab(self) -> int:
+        return _SLOW_SLAB if self.slow else _SLAB
+
+    def tend(self, now: float) -> None:
+        """Asks for room where little is left; does what else is to be done from time to time. Raises
+        nothing."""
+        if self._kept is None or not self.root.writable:
+            return
+        counts = self._kept.counts()
+        short = counts["left_out"] > self._left_out or counts["granted"] - counts["written"] < self._slab // 2
+        self._left_out = counts["left_out"]
+        try:
+            if counts["failed"]:
+                raise OSError(counts["failed"], os.strerror(counts["failed"]))
+            if short and not self._full:
+                with self.root.lock.held():
+                    self._ask()
+        except OSError as error:
+            self.root.give_up(error)
+            self.root.warn()
+            return
+        self.find_logs()
+        if now - self._renewed > RENEWED_S:
+            self._renewed = now
+            self.root.renew()
+
+    def report(self) -> str:
+        """Text on what is kept, for explain()."""
+        if self._kept is None:
+            return f"nothing is kept in {self.root.path}: {self.root.why or 'its size leaves no room'}"
+        facts, whole = self._kept.entries()
+        shares = f"{facts:,} of {self._count:,} files are known"
+        if self.slow:
+            shares += f", and the bytes of {whole:,} are there, which lie on a slow disk"
+        why = f"; it takes no more ({self.root.why or 'cache_size= is reached'})" * (
+            self._full or not self.root.writable
+        )
+        return f"{shares}, in {self.path}{why}"
+
+
+def _tend(found: weakref.ref[KeptFiles]) -> None:
+    while (kept := found()) is not None:
+        kept.tend(time.monotonic())
+        del kept
+        time.sleep(_TENDED_S)
