@@ -367,11 +367,18 @@ def cropped(samples: Any) -> Any:
     return Image.open(io.BytesIO(LARGE)).crop((0, 0, 9, 9)).getpixel((0, 0))
 
 
-def index_cache(on: Engine) -> bool:
-    """Of lazy images; of files in place: tests/dataset/in_place/test_index_cache.py."""
+def cache(on: Engine) -> bool:
+    """Of lazy images; of files in place: tests/dataset/in_place/test_kept_files.py."""
     with TemporaryDirectory() as folder:
-        on.batches(collate_fn=cropped, lazy="exact", index_cache=folder)
-        return len(list(Path(folder).iterdir())) == 1
+        on.batches(collate_fn=cropped, lazy="exact", cache=folder)
+        return len(list(Path(folder).rglob("facts.index"))) == 1
+
+
+def cache_size(on: Engine) -> bool:
+    """With no room nothing is kept."""
+    with TemporaryDirectory() as folder:
+        on.batches(collate_fn=cropped, lazy="exact", cache=folder, cache_size=0)
+        return cache(on) and not list(Path(folder).rglob("facts.index"))
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -397,7 +404,8 @@ IDLE: dict[str, dict[str, Any]] = {
     "device_prefetch": {"device_prefetch": 1},
     "seed_by": {"seed_by": "sample"},
     "snapshot_every_n_steps": {"snapshot_every_n_steps": 2},
-    "index_cache": {"index_cache": "a folder that nobody makes"},
+    "cache": {"cache": "a folder that nobody makes"},
+    "cache_size": {"cache": "a folder that nobody makes", "cache_size": 1},
     "lazy": {"lazy": "fast"},
 }
 

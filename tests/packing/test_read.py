@@ -178,15 +178,12 @@ def test_a_file_that_changes(tmp_path: Path) -> None:
             list(loader)
 
 
-def test_index_cache(tmp_path: Path) -> None:
+def test_cache(tmp_path: Path) -> None:
     """What is learnt of the images is kept for the next run."""
     data = read(tars(tmp_path), transform=[fastload.transforms.RandomResizedCrop(32)])
-    for learnt in (False, True):
-        with FastLoader(
-            data, batch_size=COUNT, num_workers=1, index_cache=tmp_path / "indexes", seed=1
-        ) as loader:
-            next(iter(loader))
-            assert len(list((tmp_path / "indexes").iterdir())) == learnt
+    for learnt in (0, COUNT):
+        with FastLoader(data, batch_size=COUNT, num_workers=1, cache=tmp_path / "kept", seed=1) as loader:
+            assert f"kept {learnt} of" in " ".join(loader.explain(all=True).split())
             list(loader)
 
 

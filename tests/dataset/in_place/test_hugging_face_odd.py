@@ -389,31 +389,30 @@ def test_another_dataset_in_a_subset(tmp_path: Path) -> None:
 
 
 def test_what_is_learnt_of_a_table_serves_any_rows_of_it(tmp_path: Path) -> None:
-    """In the index cache: one file for one table, whatever rows and order; another for another table in
-    the same file."""
+    """In the cache: one list for one table, whatever rows and order; another for another table in the same
+    file."""
     table = [
         {**row, "image": {"bytes": encoded(photo(n, 480, 640), quality=95), "path": None}}
         for n, row in enumerate(rows(6))
     ]
     dataset = stored(tmp_path / "a", table).with_transform(OnImages(EXACT))
 
-    def learnt(part: Any) -> tuple[int, int]:
-        loader = FastLoader(
-            part, batch_size=4, num_workers=1, engine="native", index_cache=tmp_path / "cache"
-        )
-        native = loader._fastload.read(loader).native.datasets[0]
-        before = native.learnt()[0]
-        list(loader)
-        loader.close()
-        return before, native.learnt()[0]
+    def known(part: Any) -> tuple[int, int]:
+        options: dict[str, Any] = {"num_workers": 1, "engine": "native", "cache": tmp_path / "cache"}
+        with FastLoader(part, batch_size=4, **options) as loader:
+            listed = loader._fastload.read(loader).native.datasets[0]._listed
+            assert listed.files
+            before = listed._kept._table.entries()[0]
+            list(loader)
+            return before, listed._kept._table.entries()[0]
 
-    assert learnt(dataset.shuffle(seed=1)) == (0, 6)
-    assert learnt(dataset.select([3, 1])) == (6, 6)
-    assert len(os.listdir(tmp_path / "cache")) == 1
-    assert learnt(dataset.select(range(2, 5))) == (0, 3)
-    assert len(os.listdir(tmp_path / "cache")) == 2
+    assert known(dataset.shuffle(seed=1)) == (0, 6)
+    assert known(dataset.select([3, 1])) == (6, 6)
+    assert len(list((tmp_path / "cache").rglob("*.table"))) == 1
+    assert known(dataset.select(range(2, 5))) == (0, 3)
+    assert len(list((tmp_path / "cache").rglob("*.table"))) == 2
     again = datasets.load_from_disk(str(tmp_path / "a")).with_transform(OnImages(EXACT))
-    assert learnt(again) == (6, 6)
+    assert known(again) == (6, 6)
 
 
 def test_a_loader_goes_through_pickle_and_fork(tmp_path: Path) -> None:
