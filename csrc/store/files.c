@@ -257,8 +257,9 @@ static bool fetch(fl_files *files, uint64_t index) {
     struct stat st;
     uint64_t stamp;
     uint8_t none = 0;
+    /* Whether the file is another by now is asked once, by who decodes it. */
+    if (fl_kept_stamp(files->kept, index, FL_KEPT_BYTES)) return true;
     if (!status_of(files, index, &st)) return false;
-    if (fl_kept_has(files->kept, index, FL_KEPT_BYTES, stamp_of(files, &st))) return true;
     if (!fl_kept_writes(files->kept, part_of(files, index, &st).size + FL_KEPT_ENTRY) ||
         !atomic_compare_exchange_strong(&files->fetched[index], &none, 1))
         return false;

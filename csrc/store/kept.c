@@ -128,9 +128,9 @@ static bool entry_of(const fl_kept *kept, uint64_t index, fl_kept_part part, uin
            found->offset < INT64_MAX / 2;
 }
 
-bool fl_kept_has(const fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp) {
+uint64_t fl_kept_stamp(const fl_kept *kept, uint64_t index, fl_kept_part part) {
     entry found;
-    return entry_of(kept, index, part, stamp, &found) && atomic_load(&kept->logs[found.log]);
+    return read_all(kept->table, &found, sizeof found, place_of(index, part)) ? found.stamp : 0;
 }
 
 bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_buffer *buffer,

@@ -55,8 +55,8 @@ void fl_kept_grant(fl_kept *kept, uint64_t bytes);
 bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_buffer *buffer,
                   fl_span *bytes);
 
-/* True if there is an entry for it; the bytes may differ. */
-bool fl_kept_has(const fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp);
+/* The stamp of its entry, whose bytes may differ; 0: there is none. */
+uint64_t fl_kept_stamp(const fl_kept *kept, uint64_t index, fl_kept_part part);
 
 /* True if this process may write so many bytes now: it was granted room, is no forked child, and no disk has
  * refused. */
