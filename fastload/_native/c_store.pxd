@@ -120,7 +120,7 @@ cdef extern from "store/kept.h" nogil:
         FL_KEPT_BYTES
         FL_KEPT_PARTS
     enum:
-        FL_KEPT_LOGS
+        FL_KEPT_LOGS, FL_KEPT_HEAD, FL_KEPT_ENTRY
     ctypedef struct fl_kept_counts:
         uint64_t *put
         uint64_t *found

@@ -123,6 +123,8 @@ _Places = tuple[
 def file_stamp(path: bytes) -> int: ...
 
 KEPT_LOGS: int
+KEPT_HEAD: int
+KEPT_ROW: int
 
 class Kept:
     def __new__(cls, table: int, count: int) -> Self: ...

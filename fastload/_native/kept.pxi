@@ -2,13 +2,14 @@
 
 from fastload._native.c_common cimport fl_code, fl_error
 from fastload._native.c_store cimport (
-    FL_KEPT_BYTES, FL_KEPT_FACTS, FL_KEPT_LOGS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
+    FL_KEPT_BYTES, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
     fl_kept_create, fl_kept_entries, fl_kept_free, fl_kept_grant, fl_kept_log,
 )
 
 from libc.stdint cimport uint32_t, uint64_t
 
 KEPT_LOGS = FL_KEPT_LOGS
+KEPT_HEAD, KEPT_ROW = FL_KEPT_HEAD, FL_KEPT_ENTRY * FL_KEPT_PARTS
 
 
 cdef class Kept:

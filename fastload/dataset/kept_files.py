@@ -5,8 +5,10 @@ NOTE [ kept: one folder for the files of a place ]
 The files of a list have a dataset's folder in the cache folder, by the deepest folder that has all of them.
 In it, beside the files of NOTE [ cache: the folder ]:
   HASH.table   of a list: see csrc/store/kept.h; HASH is that of its paths, and of the places in them
+  HASH.paths   of a list of whole files: u64 hash of each path
   N.log        bytes of all lists; a process writes the one that it has locked, N from 00000 on
-Processes and lists share what others wrote: an entry names its log. Room is granted by slabs, as for
+Processes and lists share what others wrote: an entry names its log, and a new list begins with the entries
+that others have of the same paths. Room is granted by slabs, as for
 buckets; a table's room is granted when it is made.
 The stamp of a file is made of size and times, and of the inode on a disk that this host alone has. On any
 other, which counts as slow, inodes may be made up anew at each mount.
@@ -24,10 +26,13 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.limits import parse_size
@@ -40,7 +45,7 @@ from fastload.remote.cache_folder import (
     LockFile,
     default_folder,
 )
-from fastload.remote.shared_files import dataset_folder, open_in_dataset
+from fastload.remote.shared_files import dataset_folder, open_in_dataset, replace_file
 
 if sys.platform != "win32":
     import fcntl
@@ -50,6 +55,11 @@ _SLAB, _SLOW_SLAB = 8 << 20, 256 << 20
 """Bytes of one grant, for facts alone and for files: what a second may write."""
 _LEAST = 64 << 10
 _LOG = re.compile(r"(\d{5})\.log")
+_PATHS = re.compile(r"([0-9a-f]{32})\.paths")
+_ROW, _HASH = core.KEPT_ROW, 8
+"""Bytes of an image in a table, and of a path's hash."""
+_BLOCK = 1 << 16
+Hashes: TypeAlias = npt.NDArray[np.uint64]
 _numbers = itertools.count()
 
 
@@ -108,11 +118,10 @@ class FilesFolder:
 
 
 class KeptFiles(FilesFolder):
-    """The facts and bytes that are kept of the files of one list. See NOTE [ kept: one folder for the files of
-    a place ].
+    """Facts and bytes that are kept of the files of one list.
 
     A thread asks for room, renews the host's use of the folder, and looks for logs of other processes. A
-    forked child reads what is kept, and adds nothing.
+    forked child reads what is kept, and adds nothing. See NOTE [ kept: one folder for the files of a place ].
 
     Args:
         place: the cache folder.
@@ -120,6 +129,7 @@ class KeptFiles(FilesFolder):
         listing: bytes that distinguish the list from any other.
         files: the list, of which nothing was read.
         slow: the files' bytes are kept, too.
+        paths: makes a hash of each path; None: the images are parts of files.
 
     Raises:
         ArgumentError: the cache folder is none.
@@ -127,7 +137,13 @@ class KeptFiles(FilesFolder):
     """
 
     def __init__(
-        self, place: CachePlace, folder: str, listing: Iterable[bytes], files: core.Files, slow: bool
+        self,
+        place: CachePlace,
+        folder: str,
+        listing: Iterable[bytes],
+        files: core.Files,
+        slow: bool,
+        paths: Callable[[], Hashes] | None = None,
     ) -> None:
         super().__init__(place, f"file://{folder}", "files")
         self.slow = slow
@@ -142,7 +158,7 @@ class KeptFiles(FilesFolder):
         for part in listing:
             digest.update(part)
         try:
-            self._open(f"{digest.hexdigest()}.table", files)
+            self._open(digest.hexdigest(), files, paths)
         except (OSError, FastloadError) as error:
             self.root.note(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
         self.root.warn()
@@ -151,19 +167,22 @@ class KeptFiles(FilesFolder):
                 target=_tend, args=(weakref.ref(self),), name="fastload-kept", daemon=True
             ).start()
 
-    def _open(self, table: str, files: core.Files) -> None:
+    def _open(self, name: str, files: core.Files, paths: Callable[[], Hashes] | None) -> None:
         """Opens the table and the logs; makes those that are to be written. Raises OSError, FastloadError."""
+        table = f"{name}.table"
         if not self.root.writable:
             with suppress(FileNotFoundError):
                 self._attach(os.O_RDONLY, table, files)
             return
         with self.root.lock.held():
-            if not (self.path / table).exists():
-                room = (self._count * 64 + 64 + PAGE - 1) // PAGE * PAGE
-                if not self.root.grant(self.path, room, room):
-                    self._full = True
-                    return
+            is_new = not (self.path / table).exists()
+            room = -(-self._count * (_ROW + _HASH) // PAGE + 2) * PAGE
+            if is_new and not self.root.grant(self.path, room, room):
+                self._full = True
+                return
             self._attach(os.O_RDWR | os.O_CREAT, table, files)
+            if is_new and paths is not None:
+                adopt(self.path, name, paths())
             self._ask()
 
     def _attach(self, flags: int, table: str, files: core.Files) -> None:
@@ -260,6 +279,57 @@ class KeptFiles(FilesFolder):
             self._full or not self.root.writable
         )
         return f"{shares}, in {self.path}{why}"
+
+
+def adopt(folder: Path, name: str, paths: Hashes) -> None:
+    """Fills a new table with the entries that other lists have of the same paths, and notes its own. Under
+    the lock of the folder. Raises OSError."""
+    left = np.ones(len(paths), bool)
+    with dataset_folder(folder) as opened:
+        others = [match[1] for each in os.listdir(opened) if (match := _PATHS.fullmatch(each))]
+        for other in others:
+            theirs = np.frombuffer(_read(folder / f"{other}.paths"), np.uint64)
+            if not len(theirs):
+                continue
+            rows, order = np.flatnonzero(left), np.argsort(theirs)
+            places = np.searchsorted(theirs, paths[rows], sorter=order)
+            at = order[np.minimum(places, len(order) - 1)]
+            hits = theirs[at] == paths[rows]
+            _copy_rows(folder / f"{other}.table", at[hits], folder / f"{name}.table", rows[hits])
+            left[rows[hits]] = False
+        replace_file(opened, f"{name}.paths", paths.tobytes())
+
+
+def _read(path: Path) -> bytes:
+    with open(open_in_dataset(path, os.O_RDONLY), "rb") as file:
+        data = file.read()
+    return data[: len(data) // _HASH * _HASH]
+
+
+def _copy_rows(source: Path, at: npt.NDArray[np.intp], table: Path, rows: npt.NDArray[np.intp]) -> None:
+    """Copies rows of a table to other rows of another, blocks of them at a time."""
+    order = np.argsort(rows)
+    with (
+        open(open_in_dataset(source, os.O_RDONLY), "rb") as theirs,
+        open(open_in_dataset(table, os.O_RDWR), "r+b") as ours,
+    ):
+        for block in np.array_split(order, -(-len(order) // _BLOCK) or 1):
+            if not len(block):
+                continue
+            found = _rows_of(theirs, at[block])
+            kept = _rows_of(ours, rows[block])
+            first = int(rows[block].min())
+            kept[rows[block] - first] = found[at[block] - int(at[block].min())]
+            os.pwrite(ours.fileno(), kept.tobytes(), core.KEPT_HEAD + first * _ROW)
+
+
+def _rows_of(file: BinaryIO, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
+    """The rows of a table from the least of some to the last; what the file lacks is zero."""
+    first, stop = int(rows.min()), int(rows.max()) + 1
+    out = np.zeros((stop - first, _ROW), np.uint8)
+    data = os.pread(file.fileno(), out.size, core.KEPT_HEAD + first * _ROW)
+    out.reshape(-1)[: len(data)] = np.frombuffer(data, np.uint8)
+    return out
 
 
 def _tend(found: weakref.ref[KeptFiles]) -> None:

@@ -335,7 +335,7 @@ _FOLDER = re.compile(r".+-[0-9a-f]{20}")
 _STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
 _GRANT = re.compile(r"grant-[0-9]+-[0-9]+")
 # See NOTE [ kept: one folder for the files of a place ].
-_OF_FILES = r"[0-9a-f]{32}\.table|[0-9]{5}\.log|facts\.index"
+_OF_FILES = r"[0-9a-f]{32}\.(?:table|paths)|[0-9]{5}\.log|facts\.index"
 _CONTENT = re.compile(
     rf"[0-9a-f]{{8}}-[0-9]+-.+|{_OF_FILES}|{_GRANT.pattern}|{TEMPORARY.pattern}|users|claims"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +99,8 @@ class ListedImages:
                 listing = [os.fsencode(prefix), bytes(names)]
                 listing += [] if self.places is None else [self.places.key()]
                 folder = os.path.abspath(os.path.dirname(prefix))
-                self._kept = KeptFiles(self._cache, folder, listing, self._files, self._are_slow())
+                paths = None if self.places is not None else self._hashes
+                self._kept = KeptFiles(self._cache, folder, listing, self._files, self._are_slow(), paths)
         return self._files
 
     def path(self, index: int) -> str:
@@ -143,6 +145,12 @@ class ListedImages:
                 return is_native(file.read(START))
         except OSError as error:
             raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error
+
+    def _hashes(self) -> npt.NDArray[np.uint64]:
+        """A hash of each path."""
+        whole = (os.fsencode(os.path.abspath(path)) for path in self.paths)
+        digests = (hashlib.blake2b(path, digest_size=8).digest() for path in whole)
+        return np.fromiter((int.from_bytes(each, "little") for each in digests), np.uint64, len(self.paths))
 
     def _are_slow(self) -> bool:
         """True if some of the files lie on a disk that is not this host's alone."""

@@ -153,7 +153,7 @@ def test_a_changed_file_is_read_anew(tree: Path, tmp_path: Path, disk: str) -> N
             images(loader)
 
 
-@pytest.mark.parametrize("suffix", ["table", "log"])
+@pytest.mark.parametrize("suffix", ["table", "log", "paths"])
 @pytest.mark.parametrize("change", ["flipped", "cut", "empty", "link", "folder", "fifo", "gone"])
 def test_a_hostile_folder_costs_time_alone(
     tree: Path, tmp_path: Path, disk: str, suffix: str, change: str
@@ -201,14 +201,35 @@ def test_lists_and_loaders_share_a_folder(tree: Path, tmp_path: Path, disk: str)
             assert found(third)[0] >= 2
     with loader_of(tree, cache) as later:
         assert known(later)[0] == 5
-    dataset = datasets.ImageFolder(str(tree), EXACT)
-    dataset.samples = dataset.samples[:4]
-    with FastLoader(dataset, batch_size=4, num_workers=1, engine="native", cache=cache) as shorter:
-        images(shorter)
-    assert len(of_kind(cache, "table")) == 2
+    assert len(of_kind(cache, "table")) == 1
     image_folder(tmp_path / "other")
     images(loader_of(tmp_path / "other", cache))
     assert len(cached_datasets(cache)) == 2
+
+
+@pytest.mark.parametrize("block", [1 << 16, 2])
+def test_a_list_that_changed_begins_with_what_is_known(
+    tree: Path, tmp_path: Path, disk: str, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Files that came, went, or stand in another order: only new ones are read."""
+    monkeypatch.setattr(kept_files, "_BLOCK", block)
+    cache, whole = tmp_path / "cache", disk == "slow"
+    with loader_of(tree, cache, sampler=[0, 1, 2, 3, 5, 8]) as loader:
+        images(loader)
+    (tree / "class0" / "0.jpg").unlink()
+    photo(50, 480, 640).save(tree / "class1" / "00.jpg", quality=95)
+    expected = images(DataLoader(datasets.ImageFolder(str(tree), EXACT)))
+    with loader_of(tree, cache) as loader:
+        assert known(loader) == (5, 5 * whole)
+        assert torch.equal(images(loader), expected)
+        assert known(loader) == (COUNT, COUNT * whole)
+    dataset = datasets.ImageFolder(str(tree), EXACT)
+    dataset.samples = dataset.samples[::-1] + dataset.samples[:2]
+    with FastLoader(dataset, batch_size=4, num_workers=2, engine="native", cache=cache) as loader:
+        assert known(loader) == (COUNT + 2, (COUNT + 2) * whole)
+        assert torch.equal(images(loader), torch.cat([expected.flip(0), expected[:2]]))
+        assert known(loader) == (COUNT + 2, (COUNT + 2) * whole)
+    assert len(of_kind(cache, "table")) == len(of_kind(cache, "paths")) == 3
 
 
 def test_the_cache_is_listed_and_removed(tree: Path, tmp_path: Path, disk: str) -> None:
