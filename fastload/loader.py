@@ -76,11 +76,9 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         engine: "auto": native threads if they can make every sample. "native": native threads, or an
             ArgumentError. "python": the dataset's own code makes every sample: torch's results bit for bit.
             None: FASTLOAD_ENGINE, or "auto".
-        cache: a folder that keeps what was learnt of image files for later runs, and the bytes of those on a
-            slow disk; "auto": FASTLOAD_CACHE, or fastload in the user's cache folder. None: what was learnt
-            stays in memory. Of a path in a bucket: its PackedDataset's.
-        cache_size: most bytes of all that is in the folder, as an int or a text such as "200GiB". None: 0.8
-            of the free ones.
+        cache: a folder for what was learnt of image files, and for files of a slow disk; "auto":
+            FASTLOAD_CACHE, or the user's. Of a path in a bucket: its PackedDataset's.
+        cache_size: most bytes in it, as an int or "200GiB". None: 0.8 of the free ones.
         transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.
         device: device to which finished batches are moved ahead of the loop. Steps of a packed dataset's
             transform that the decoder cannot do run there on whole batches, if all of them can. None: not

@@ -295,8 +295,8 @@ def adopt(folder: Path, name: str, paths: Hashes) -> None:
             places = np.searchsorted(theirs, paths[rows], sorter=order)
             at = order[np.minimum(places, len(order) - 1)]
             hits = theirs[at] == paths[rows]
-            _copy_rows(folder / f"{other}.table", at[hits], folder / f"{name}.table", rows[hits])
-            left[rows[hits]] = False
+            there = _copy_rows(folder / f"{other}.table", at[hits], folder / f"{name}.table", rows[hits])
+            left[there] = False
         replace_file(opened, f"{name}.paths", paths.tobytes())
 
 
@@ -306,21 +306,26 @@ def _read(path: Path) -> bytes:
     return data[: len(data) // _HASH * _HASH]
 
 
-def _copy_rows(source: Path, at: npt.NDArray[np.intp], table: Path, rows: npt.NDArray[np.intp]) -> None:
-    """Copies rows of a table to other rows of another, blocks of them at a time."""
-    order = np.argsort(rows)
+def _copy_rows(
+    source: Path, at: npt.NDArray[np.intp], table: Path, rows: npt.NDArray[np.intp]
+) -> npt.NDArray[np.intp]:
+    """Copies rows of a table to other rows of another, blocks of them at a time; returns those of which the
+    first has something."""
+    order, there = np.argsort(rows), [rows[:0]]
     with (
         open(open_in_dataset(source, os.O_RDONLY), "rb") as theirs,
         open(open_in_dataset(table, os.O_RDWR), "r+b") as ours,
     ):
-        for block in np.array_split(order, -(-len(order) // _BLOCK) or 1):
-            if not len(block):
-                continue
-            found = _rows_of(theirs, at[block])
-            kept = _rows_of(ours, rows[block])
-            first = int(rows[block].min())
-            kept[rows[block] - first] = found[at[block] - int(at[block].min())]
-            os.pwrite(ours.fileno(), kept.tobytes(), core.KEPT_HEAD + first * _ROW)
+        for start in range(0, len(order), _BLOCK):
+            block = order[start : start + _BLOCK]
+            found = _rows_of(theirs, at[block])[at[block] - int(at[block].min())]
+            some = found.any(axis=1)
+            if some.any():
+                kept, first = _rows_of(ours, rows[block]), int(rows[block].min())
+                kept[rows[block][some] - first] = found[some]
+                os.pwrite(ours.fileno(), kept.tobytes(), core.KEPT_HEAD + first * _ROW)
+                there.append(rows[block][some])
+    return np.concatenate(there)
 
 
 def _rows_of(file: BinaryIO, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.uint8]:
