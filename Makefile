@@ -172,7 +172,7 @@ QUICK_WITHOUT := $(addprefix --ignore=tests/,common/test_permutation.py health/t
     store/test_billion.py store/test_many_shards.py store/test_changed_on_disk.py store/test_sidecar.py store/test_writer.py \
     transforms/test_lightly.py transforms/test_replaced_code.py)
 # Tests that read the sources, and fail by a line that no linter knows: for each commit, in seconds.
-RULES := $(addprefix tests/,build/test_sources.py build/test_mutants.py docs/test_docstrings.py loader/test_walks.py store/test_new_kind.py)
+RULES := $(addprefix tests/,build/test_source_rules.py build/test_mutants.py docs/test_docstrings.py loader/test_walks.py store/test_new_kind.py)
 rules: build
 	@$(PY) -m pytest -q -m "not long" $(RULES)
 	@$(PY) tools/architecture_lists.py

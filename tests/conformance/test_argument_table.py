@@ -368,7 +368,7 @@ def cropped(samples: Any) -> Any:
 
 
 def cache(on: Engine) -> bool:
-    """Of lazy images; of files in place: tests/dataset/in_place/test_kept_files.py."""
+    """Of lazy images; of files in place: tests/dataset/in_place/test_kept_in_place.py."""
     with TemporaryDirectory() as folder:
         on.batches(collate_fn=cropped, lazy="exact", cache=folder)
         return len(list(Path(folder).rglob("facts.index"))) == 1

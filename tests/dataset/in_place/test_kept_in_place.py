@@ -325,7 +325,7 @@ def test_a_child_reads_and_writes_nothing(tree: Path, tmp_path: Path, disk: str)
 KILLED = """
 import sys
 sys.path[:0] = {path!r}
-import torchvision_ops, test_kept_files as t
+import torchvision_ops, test_kept_in_place as t
 from pathlib import Path
 t.listed.is_local = lambda folder: False
 loader = t.loader_of(Path({tree!r}), {cache!r})

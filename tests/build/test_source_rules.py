@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import fastload
@@ -30,3 +31,9 @@ def test_images_are_opened_in_one_place() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "open" and getattr(node.value, "id", "") in names
     ]
     assert calls == ["images.py", "program_boxes.py"]
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """pytest imports each by its name alone, and so do helpers that stand beside them."""
+    found = Counter(path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py")
+    assert [name for name, count in found.items() if count > 1 and name != "__init__.py"] == []
