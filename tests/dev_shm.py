@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -42,15 +43,23 @@ def used_by(pid: int) -> set[str]:
     return {Path(path).name for path in paths if path.startswith("/dev/shm/")}
 
 
+_others: set[int] = set()
+"""Processes of other programs, tests in other processes among them, that were seen alive."""
+_MAKER = re.compile(r"torch_(\d+)_")
+
+
 def ours_since(before: frozenset[str]) -> set[str]:
-    """Names that were not there `before`, are this user's, and that no process uses but this one and its
-    offspring."""
+    """Names that were not there `before`, are this user's, and that no process made or uses but this one and
+    its offspring. Between two processes of torch's a file may be used by neither; its name has its maker's
+    number."""
+    mine = descendants(os.getpid())
+    alive = {int(entry.name) for entry in _listed(Path("/proc")) if entry.name.isdigit()}
+    _others.update(alive)
+    _others.difference_update(mine)
     new = {name for name in entries() - before if _owner(FOLDER / name) == os.getuid()}
-    if new:
-        mine = descendants(os.getpid())
-        for entry in _listed(Path("/proc")):
-            if entry.name.isdigit() and int(entry.name) not in mine:
-                new -= used_by(int(entry.name))
+    new = {name for name in new if (made := _MAKER.match(name)) is None or int(made[1]) not in _others}
+    for process in alive - mine if new else ():
+        new -= used_by(process)
     return new & entries()
 
 
