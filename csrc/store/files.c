@@ -303,10 +303,6 @@ fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_spa
     return code;
 }
 
-uint64_t fl_files_stamp(const fl_files *files, uint64_t index) {
-    return atomic_load_explicit(&files->sound[index], memory_order_acquire);
-}
-
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer,
                     fl_span *found) {
     *found = (fl_span){NULL, 0};

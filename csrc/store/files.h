@@ -71,9 +71,6 @@ fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_spa
 /* The stamp that the file of entry `index` has now; 0: its status cannot be told. index < count. */
 uint64_t fl_files_now(const fl_files *files, uint64_t index);
 
-/* The stamp under which file `index` is known to be sound; 0: it is not known. index < count. */
-uint64_t fl_files_stamp(const fl_files *files, uint64_t index);
-
 /* True if the file with that stamp is known to be sound; *found is then its entropy index (size 0: none),
  * valid as long as `files`, and until the buffer is used again. */
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer, fl_span *found);

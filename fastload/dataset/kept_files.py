@@ -8,8 +8,7 @@ In it, beside the files of NOTE [ cache: the folder ]:
   HASH.paths   of a list of whole files: u64 hash of each path
   N.log        bytes of all lists; a process writes the one that it has locked, N from 00000 on
 Processes and lists share what others wrote: an entry names its log, and a new list begins with the entries
-that others have of the same paths. Room is granted by slabs, as for
-buckets; a table's room is granted when it is made.
+that others have of the same paths. Room is granted by slabs, as for buckets; a table's when it is made.
 The stamp of a file is made of size and times, and of the inode on a disk that this host alone has. On any
 other, which counts as slow, inodes may be made up anew at each mount.
 """
@@ -162,10 +161,6 @@ class KeptFiles(FilesFolder):
         except (OSError, FastloadError) as error:
             self.root.note(error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
         self.root.warn()
-        if self.root.writable and not self.root.why:
-            threading.Thread(
-                target=_tend, args=(weakref.ref(self),), name="fastload-kept", daemon=True
-            ).start()
 
     def _open(self, name: str, files: core.Files, paths: Callable[[], Hashes] | None) -> None:
         """Opens the table and the logs; makes those that are to be written. Raises OSError, FastloadError."""
@@ -182,8 +177,9 @@ class KeptFiles(FilesFolder):
                 return
             self._attach(os.O_RDWR | os.O_CREAT, table, files)
             if is_new and paths is not None:
-                adopt(self.path, name, paths())
+                _adopt(self.path, name, paths())
             self._ask()
+        threading.Thread(target=_tend, args=(weakref.ref(self),), name="fastload-kept", daemon=True).start()
 
     def _attach(self, flags: int, table: str, files: core.Files) -> None:
         self._kept = core.Kept(open_in_dataset(self.path / table, flags), self._count)
@@ -281,23 +277,27 @@ class KeptFiles(FilesFolder):
         return f"{shares}, in {self.path}{why}"
 
 
-def adopt(folder: Path, name: str, paths: Hashes) -> None:
+def _adopt(folder: Path, name: str, paths: Hashes) -> None:
     """Fills a new table with the entries that other lists have of the same paths, and notes its own. Under
     the lock of the folder. Raises OSError."""
     left = np.ones(len(paths), bool)
     with dataset_folder(folder) as opened:
-        others = [match[1] for each in os.listdir(opened) if (match := _PATHS.fullmatch(each))]
-        for other in others:
-            theirs = np.frombuffer(_read(folder / f"{other}.paths"), np.uint64)
-            if not len(theirs):
-                continue
-            rows, order = np.flatnonzero(left), np.argsort(theirs)
-            places = np.searchsorted(theirs, paths[rows], sorter=order)
-            at = order[np.minimum(places, len(order) - 1)]
-            hits = theirs[at] == paths[rows]
-            there = _copy_rows(folder / f"{other}.table", at[hits], folder / f"{name}.table", rows[hits])
-            left[there] = False
+        for other in (match[1] for each in os.listdir(opened) if (match := _PATHS.fullmatch(each))):
+            with suppress(OSError):  # a list of which a file is gone, or none of ours
+                _adopt_from(folder, other, name, paths, left)
         replace_file(opened, f"{name}.paths", paths.tobytes())
+
+
+def _adopt_from(folder: Path, other: str, name: str, paths: Hashes, left: npt.NDArray[np.bool_]) -> None:
+    """Takes over what one list has of the paths that are left. Raises OSError."""
+    theirs = np.frombuffer(_read(folder / f"{other}.paths"), np.uint64)
+    if not len(theirs):
+        return
+    rows, order = np.flatnonzero(left), np.argsort(theirs)
+    places = np.searchsorted(theirs, paths[rows], sorter=order)
+    at = order[np.minimum(places, len(order) - 1)]
+    hits = theirs[at] == paths[rows]
+    left[_copy_rows(folder / f"{other}.table", at[hits], folder / f"{name}.table", rows[hits])] = False
 
 
 def _read(path: Path) -> bytes:

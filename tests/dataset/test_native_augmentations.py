@@ -3,14 +3,17 @@ draws for the same op, whoever makes them."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import native_epochs
 import numpy as np
 import pytest
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
+from native_epochs import check_same_by_pillow, check_same_everywhere
 from PIL import Image
 from small_source import Numbered
 
@@ -35,6 +38,7 @@ BOTH = pytest.mark.parametrize("v", [v1, v2], ids=["v1", "v2"])
 Pillow = Image.Image
 NEAREST, BILINEAR, BICUBIC = (v1.InterpolationMode[name] for name in ("NEAREST", "BILINEAR", "BICUBIC"))
 SEED, EPOCH, WIDTH, HEIGHT = 77, 3, 61, 45
+epoch_of = functools.partial(native_epochs.epoch_of, seed=SEED)
 
 
 def drawn(number: int, words: int, index: int, seed: int = SEED, epoch: int = EPOCH) -> Draw:
@@ -297,12 +301,6 @@ def test_a_list_is_its_steps_one_after_the_other(packed: Path) -> None:
         assert np.array_equal(dataset[index][0].permute(1, 2, 0).numpy(), want), index
 
 
-def epoch_of(dataset: Any, threads: int, **kwargs: Any) -> torch.Tensor:
-    with FastLoader(dataset, 8, num_workers=threads, seed=SEED, **kwargs) as loader:
-        assert loader._fastload.plan.native is not None
-        return torch.cat([images.clone() for images, _ in loader])
-
-
 @pytest.mark.usefixtures("no_leaks")
 def test_threads_forms_and_places_make_no_difference(
     packed: Path, image_folder: Path, tmp_path: Path
@@ -310,40 +308,18 @@ def test_threads_forms_and_places_make_no_difference(
     """One seed: the same bytes by 1 or 4 threads, of JPEGs, of the form without Huffman codes and of files in
     place, from dataset[i], and after a resume."""
     steps = [*a_list(v1), v1.ToTensor()]
-    want = epoch_of(PackedDataset(packed, transform=steps), 1)
-    assert torch.equal(epoch_of(PackedDataset(packed, transform=steps), 4), want)
-    again = PackedDataset(packed, transform=steps, seed=SEED)
-    assert torch.equal(torch.stack([again[i][0] for i in range(len(again))]), want)
-    pack(image_folder, tmp_path / "dct.fl", encode="dct")
-    assert torch.equal(epoch_of(tmp_path / "dct.fl", 2, transform=steps), want)
-    folder = datasets.ImageFolder(str(image_folder), transform=v1.Compose(steps))
-    assert torch.equal(epoch_of(folder, 2), want)
-    with FastLoader(packed, 8, transform=steps, num_workers=2, seed=SEED) as loader:
-        first = iter(loader)
-        seen = [next(first)[0].clone() for _ in range(2)]
-        state = loader.state_dict()
-    with FastLoader(packed, 8, transform=steps, num_workers=3, seed=SEED) as loader:
-        loader.load_state_dict(state)
-        assert torch.equal(torch.cat([*seen, *(images.clone() for images, _ in loader)]), want)
+    check_same_everywhere(steps, packed, image_folder, tmp_path, SEED)
 
 
 def test_a_file_that_pillow_opens_is_augmented_as_any_other(tmp_path: Path) -> None:
     """A TIFF by the name of a PNG, in place: the pixels are those of the PNG."""
-    made = []
     steps = [
         v1.RandomResizedCrop(24),
         v1.ColorJitter(0.4, 0.4, 0.4, 0.2),
         v1.RandomRotation(20),
         v1.ToTensor(),
     ]
-    for kind in ("PNG", "TIFF"):
-        folder = tmp_path / kind / "a"
-        folder.mkdir(parents=True)
-        for number in range(6):
-            pixels = np.random.default_rng(number).integers(0, 256, (40, 50, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / f"{number}.png", kind if number == 2 else "PNG")
-        made.append(epoch_of(datasets.ImageFolder(str(tmp_path / kind), v1.Compose(steps)), 2))
-    assert torch.equal(*made)
+    check_same_by_pillow(steps, tmp_path, SEED)
 
 
 @pytest.mark.parametrize("floats", [(), (T.ToFloat(),), (T.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.1)),)])

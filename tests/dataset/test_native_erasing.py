@@ -3,15 +3,17 @@ same op, in every form and layout of an image."""
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
 
+import native_epochs
 import numpy as np
 import pytest
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from PIL import Image
+from native_epochs import check_same_by_pillow, check_same_everywhere
 from small_source import Numbered
 
 from fastload import FastLoader, PackedDataset, pack
@@ -30,6 +32,7 @@ F = pytest.importorskip("torchvision.transforms.functional")
 pytestmark = pytest.mark.filterwarnings("ignore:The transform `ToTensor")
 BOTH = pytest.mark.parametrize("v", [v1, v2], ids=["v1", "v2"])
 SEED, EPOCH, WIDTH, HEIGHT = 78, 3, 61, 45
+epoch_of = functools.partial(native_epochs.epoch_of, seed=SEED)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -54,12 +57,6 @@ def erased(image: torch.Tensor, step: Any, index: int, number: int = 0, epoch: i
     if not wanted or not fits[0]:
         return image
     return F.erase(image, top, left, bottom - top, right - left, value_of(step))
-
-
-def epoch_of(dataset: Any, threads: int, **kwargs: Any) -> torch.Tensor:
-    with FastLoader(dataset, 8, num_workers=threads, seed=SEED, **kwargs) as loader:
-        assert loader._fastload.plan.native is not None
-        return torch.cat([images.clone() for images, _ in loader])
 
 
 def forms(v: Any) -> dict[str, list[Any]]:
@@ -214,36 +211,14 @@ def test_threads_forms_and_places_make_no_difference(
         *(v1.RandomResizedCrop(40), v1.RandomHorizontalFlip(), v1.TrivialAugmentWide()),
         *(*forms(v1)["normalized"], v1.RandomErasing(0.7, value=(1, 2, 3))),
     ]
-    want = epoch_of(PackedDataset(packed, transform=steps), 1)
-    assert torch.equal(epoch_of(PackedDataset(packed, transform=steps), 4), want)
-    again = PackedDataset(packed, transform=steps, seed=SEED)
-    assert torch.equal(torch.stack([again[i][0] for i in range(len(again))]), want)
-    pack(image_folder, tmp_path / "dct.fl", encode="dct")
-    assert torch.equal(epoch_of(tmp_path / "dct.fl", 2, transform=steps), want)
-    folder = datasets.ImageFolder(str(image_folder), transform=v1.Compose(steps))
-    assert torch.equal(epoch_of(folder, 2), want)
-    with FastLoader(packed, 8, transform=steps, num_workers=2, seed=SEED) as loader:
-        first = iter(loader)
-        seen = [next(first)[0].clone() for _ in range(2)]
-        state = loader.state_dict()
-    with FastLoader(packed, 8, transform=steps, num_workers=3, seed=SEED) as loader:
-        loader.load_state_dict(state)
-        assert torch.equal(torch.cat([*seen, *(images.clone() for images, _ in loader)]), want)
+    check_same_everywhere(steps, packed, image_folder, tmp_path, SEED)
 
 
 def test_a_file_that_pillow_opens_is_erased_as_any_other(tmp_path: Path) -> None:
     """A TIFF by the name of a PNG, in place: the pixels are those of the PNG."""
-    made = []
     steps = [v1.CenterCrop(24), v1.ToTensor(), v1.RandomErasing(1.0, value=0.5)]
-    for kind in ("PNG", "TIFF"):
-        folder = tmp_path / kind / "a"
-        folder.mkdir(parents=True)
-        for number in range(6):
-            pixels = np.random.default_rng(number).integers(0, 256, (40, 50, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / f"{number}.png", kind if number == 2 else "PNG")
-        made.append(epoch_of(datasets.ImageFolder(str(tmp_path / kind), v1.Compose(steps)), 2))
-    assert torch.equal(*made)
-    assert bool((made[0] == 0.5).all(1).flatten(1).any(1).all())
+    images = check_same_by_pillow(steps, tmp_path, SEED)
+    assert bool((images == 0.5).all(1).flatten(1).any(1).all())
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
