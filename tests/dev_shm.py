@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 FOLDER = Path("/dev/shm")
@@ -43,22 +44,35 @@ def used_by(pid: int) -> set[str]:
     return {Path(path).name for path in paths if path.startswith("/dev/shm/")}
 
 
-_others: set[int] = set()
-"""Processes of other programs, tests in other processes among them, that were seen alive."""
 _MAKER = re.compile(r"torch_(\d+)_")
+_RECORD = os.memfd_create("processes of this test process")
+"""Numbers of the processes that came of this one, those that have ended too, in a file that they share."""
+
+
+def _record(pid: int) -> None:
+    os.write(_RECORD, b"%d\n" % pid)
+
+
+def _start(process: BaseProcess) -> None:
+    _START(process)
+    if process.pid is not None:
+        _record(process.pid)
+
+
+_START = BaseProcess.start
+BaseProcess.start = _start  # type: ignore[method-assign]
+os.register_at_fork(after_in_child=lambda: _record(os.getpid()))
 
 
 def ours_since(before: frozenset[str]) -> set[str]:
-    """Names that were not there `before`, are this user's, and that no process made or uses but this one and
-    its offspring. Between two processes of torch's a file may be used by neither; its name has its maker's
-    number."""
+    """Names that were not there `before`, are this user's, and that this process or one that came of it made;
+    where the name says no maker, that no other process uses."""
     mine = descendants(os.getpid())
-    alive = {int(entry.name) for entry in _listed(Path("/proc")) if entry.name.isdigit()}
-    _others.update(alive)
-    _others.difference_update(mine)
+    made_by = mine | {int(line) for line in os.pread(_RECORD, os.fstat(_RECORD).st_size, 0).split()}
     new = {name for name in entries() - before if _owner(FOLDER / name) == os.getuid()}
-    new = {name for name in new if (made := _MAKER.match(name)) is None or int(made[1]) not in _others}
-    for process in alive - mine if new else ():
+    new = {name for name in new if (made := _MAKER.match(name)) is None or int(made[1]) in made_by}
+    others = {int(entry.name) for entry in _listed(Path("/proc")) if entry.name.isdigit()} - mine
+    for process in others if new else ():
         new -= used_by(process)
     return new & entries()
 

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 from PIL import Image
 
 from fastload._native import core as native
-from fastload.lazy.colours import SMOOTH, Band, Box, Gaussian, Hue, Point, Smooth, ToHsv, ToLight
+from fastload.lazy.colours import SMOOTH, Band, Box, Gaussian, Hue, Point, Proved, Smooth, ToHsv, ToLight
 from fastload.lazy.pixels import Array, Core, to_array
 from fastload.lazy.recipe import Recipe
 from fastload.lazy.sources import Plain
@@ -87,6 +87,8 @@ class LazyCore:
             return self._recipe
 
     def _then(self, step: Step, held: bool = False) -> LazyCore | None:
+        if isinstance(step, Proved) and self.mode not in ("RGB", "L"):
+            return None  # Pillow refuses some of them, and held pixels have no other mode
         recipe = self.recipe(held)
         return LazyCore.of(None if recipe is None else recipe.then(step))
 
@@ -188,7 +190,7 @@ class LazyCore:
     def point(self, table: object, mode: object) -> LazyCore | Core:
         """As ImagingCore.point."""
         made = None
-        if self.mode in ("RGB", "L") and mode in (None, self.mode) and _is_table(table, 256 * self.bands):
+        if mode in (None, self.mode) and _is_table(table, 256 * self.bands):
             made = self._then(Point(_bytes_of(table)))
         return self.real().point(table, mode) if made is None else made
 

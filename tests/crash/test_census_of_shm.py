@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 
+import pytest
 from dev_shm import FOLDER, entries, ours_since
 
 
-def test_a_file_belongs_to_its_maker() -> None:
-    """By torch's names; that of a child is ours."""
+def leave(name: str) -> None:
+    """Makes a file as torch names it, and ends at once by a signal."""
+    (FOLDER / f"torch_{os.getpid()}_{name}").write_bytes(b"")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_file_belongs_to_its_maker(method: str) -> None:
+    """Also when a process has ended that nobody saw alive: a worker's file is ours, another program's is
+    not."""
     before = entries()
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        names = {f"torch_{pid}_{os.getpid()}_census" for pid in (1, child.pid, os.getpid())}
-        for name in names:
-            (FOLDER / name).write_bytes(b"")
-        try:
-            assert ours_since(before) & names == names - {f"torch_1_{os.getpid()}_census"}
-        finally:
-            for name in names:
-                (FOLDER / name).unlink()
-        child.communicate(b"\n")
+    name = f"{os.getpid()}_census"
+    worker = multiprocessing.get_context(method).Process(target=leave, args=(name,))
+    worker.start()
+    worker.join()
+    code = f"import os; open('{FOLDER}/torch_%d_{name}' % os.getpid(), 'w'); os.kill(os.getpid(), 9)"
+    other = subprocess.Popen([sys.executable, "-c", code])
+    other.wait()
+    files = {f"torch_{pid}_{name}" for pid in (worker.pid, other.pid)}
+    try:
+        assert files <= entries()
+        assert ours_since(before) & files == {f"torch_{worker.pid}_{name}"}
+    finally:
+        for file in files:
+            (FOLDER / file).unlink()
+
+
+def test_the_file_of_a_forked_process_is_ours() -> None:
+    """That of a child by os.fork as well, and of its child."""
+    before = entries()
+    name = f"{os.getpid()}_forked"
+    if (child := os.fork()) == 0:
+        if os.fork() == 0:
+            leave(name)
+        os.wait()
+        os._exit(0)
+    os.waitpid(child, 0)
+    (found,) = ours_since(before) & {each for each in entries() if each.endswith(name)}
+    (FOLDER / found).unlink()

@@ -45,7 +45,7 @@ def test_pixels_are_those_of_another_pillow(version: str, tmp_path: Path) -> Non
             timeout=600,
             check=False,
         )
-        assert done.returncode == 0, done.stdout[-4000:]
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     told = [sys.executable, "-c", "import PIL; print(PIL.__version__)"]
     found = subprocess.run(told, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert found.stdout.strip() == version
