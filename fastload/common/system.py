@@ -196,15 +196,16 @@ def _numbers(path: Path) -> dict[str, int]:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_limits = {_M_MMAP_THRESHOLD: 0, _M_TRIM_THRESHOLD: 0}
+_asked: dict[str, tuple[int, int]] = {}
 
 
-def keep_memory(largest: int, kept: int) -> None:
+def keep_memory(purpose: str, largest: int, kept: int) -> None:
     """Makes malloc take blocks of up to `largest` bytes from its heaps, and keep up to `kept` bytes free at
     the end of each.
 
-    A limit that an earlier call has set is not lowered. Nothing is done where the user has set these limits
-    of glibc's malloc, or where malloc is another one. Source: mallopt(3).
+    Of several purposes in a process the largest limits count, of one purpose those of its last call. Nothing
+    is done where the user has set these limits of glibc's malloc, or where malloc is another one. Source:
+    mallopt(3).
     """
     if (
         "MALLOC_TRIM_THRESHOLD_" in os.environ
@@ -214,9 +215,9 @@ def keep_memory(largest: int, kept: int) -> None:
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        for limit, asked in ((_M_MMAP_THRESHOLD, largest), (_M_TRIM_THRESHOLD, kept)):
-            _limits[limit] = max(_limits[limit], asked)
-            mallopt(limit, _limits[limit])
+        _asked[purpose] = largest, kept
+        mallopt(_M_MMAP_THRESHOLD, max(asked[0] for asked in _asked.values()))
+        mallopt(_M_TRIM_THRESHOLD, max(asked[1] for asked in _asked.values()))
 
 
 def return_memory() -> None:

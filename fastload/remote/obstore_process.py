@@ -62,7 +62,7 @@ def start(obstore: ModuleType) -> None:
     every four CPUs, unless the user has set TOKIO_WORKER_THREADS: on two CPUs that saves 5 % of the CPU that
     fetching takes, and the memory that malloc keeps for each thread.
     """
-    keep_memory(_LARGEST, _KEPT)
+    keep_memory("requests", _LARGEST, _KEPT)
     given = os.environ.get(_THREADS)
     if given is None:
         os.environ[_THREADS] = str(max(1, min(_MOST_THREADS, share_of_cpus() // _CPUS_A_THREAD)))

@@ -42,7 +42,7 @@ MEMORY = """
         libc.free(block)
         return made
 
-    runtime.keep_memory(runtime._LARGEST, runtime._KEPT)
+    runtime.keep_memory("requests", runtime._LARGEST, runtime._KEPT)
     assert mappings() == 0
 """
 

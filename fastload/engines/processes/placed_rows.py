@@ -1,14 +1,17 @@
-"""PlacedRows: large tensors of a batch's samples, copied into the batch's slot as each sample is made.
+"""Rows: the place in a slot that a sample's tensors are copied into as soon as it is made.
 
 NOTE [ placed rows: samples are copied while they are in the cache ]
-default_collate stacks the tensors of all samples: until then a worker holds a batch of them, and reads each
-from memory again. So each is copied into its row as soon as its sample is made, and freed; the next sample
-finds the same memory in the processor's cache.
-1. The first sample of a batch says which tensors have rows: those in tuples, lists and dicts of Python's
-   own, or the sample itself. They are in the slot, or there are none.
+Until samples are collated a worker holds a batch of them, and reads each from memory again. So each is
+copied into the slot as soon as it is made, and freed; the next sample finds the same memory in the
+processor's cache. The tensors are those in tuples, lists and dicts of Python's own, or the sample itself.
+1. default_collate stacks the tensors of all samples. The first sample of a batch says which tensors have
+   rows; all are in the slot, or none.
 2. The sample that is collated has the rows in the place of the tensors. Stacking a list of all rows in order
    is the stacked tensor itself; any other list is stacked as it is, into other memory.
-3. A row has what the tensor had when its sample was made. A Dataset that returns the same memory for each
+3. A collate function of the program's own that made a batch of the samples' tensors, as they were, is given
+   the next batch's with each tensor in the slot. What else it holds when the batch is to be sent, for itself,
+   is seen by the slot's count of references: the batch gets a slot of its own, and no sample is placed again.
+4. A row has what the tensor had when its sample was made. A Dataset that returns the same memory for each
    sample gets, from torch, the last sample in all rows.
 """
 
@@ -20,7 +23,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from fastload.engines.processes.serialization import Arena
+from fastload.engines.processes.serialization import Arena, memory_order, permuted_back
 
 _Path: TypeAlias = tuple[Any, ...]
 _Forms: TypeAlias = dict[_Path, tuple[torch.Size, torch.dtype]]
@@ -31,7 +34,8 @@ _DEPTH_MOST = 3
 
 
 class PlacedRows:
-    """The rows of one batch. See NOTE [ placed rows: samples are copied while they are in the cache ].
+    """The rows of one batch that is stacked. See NOTE [ placed rows: samples are copied while they are in
+    the cache ].
 
     1. place() is called with each sample of the batch, in order.
     2. stacked() is called when the samples are collated.
@@ -85,6 +89,41 @@ class PlacedRows:
         row.copy_(tensor)
         rows.append(row)
         return row
+
+
+class PlacedTensors:
+    """The tensors of one batch that is not stacked, each in memory of its own, as long as there is room. See
+    NOTE [ placed rows: samples are copied while they are in the cache ].
+
+    Attributes:
+        used: True if a tensor was placed.
+    """
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self.used = False
+
+    def place(self, sample: Any) -> Any:
+        """The sample with tensors of the slot in the place of its own."""
+        return _replaced(sample, {path: self._copied(each) for path, each in plain_tensors(sample).items()})
+
+    def _copied(self, tensor: torch.Tensor) -> torch.Tensor:
+        order = memory_order(tensor)
+        if order is None or tensor.nbytes > self._arena.left:
+            return tensor
+        self.used = True
+        shape = tuple(tensor.shape[each] for each in order)
+        return permuted_back(self._arena.empty(shape, tensor.dtype), order).copy_(tensor)
+
+
+def plain_tensors(sample: Any) -> dict[_Path, torch.Tensor]:
+    """The tensors of a sample that are nothing but numbers that lie one after the other in memory, by the
+    keys that lead to them."""
+    return {
+        path: tensor
+        for path, tensor in _tensors(sample).items()
+        if memory_order(tensor) is not None and not (tensor.is_conj() or tensor.is_neg() or tensor.__dict__)
+    }
 
 
 def _parts(value: Any, path: _Path) -> Iterable[tuple[Any, Any]] | None:

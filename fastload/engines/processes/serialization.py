@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import io
+import math
 import pickle
 import threading
 from collections import ChainMap
@@ -68,11 +69,21 @@ def aligned(size: int) -> int:
     return (size + ALIGN - 1) & -ALIGN
 
 
+def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The order of a tensor's dimensions in which its numbers lie one after the other; None if there is
+    none."""
+    order = tuple(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
+    return order if tensor.permute(order).is_contiguous() else None
+
+
 class Arena:
     """Bump allocator for the tensors of one batch in a slot.
 
     Without room `needed` still grows, so that after packing it is the size of a slot that the batch fits
     into.
+
+    Attributes:
+        packed: addresses of the tensors that were packed.
     """
 
     def __init__(self, slot: core.SharedSlot | None) -> None:
@@ -81,6 +92,7 @@ class Arena:
         self.base = 0 if slot is None else slot.address
         self.needed = 0
         self.overflowed = False
+        self.packed: set[int] = set()
 
     def reserve(self, size: int) -> int | None:
         """Reserves `size` bytes and returns their offset, or None if there is no room."""
@@ -93,15 +105,16 @@ class Arena:
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised contiguous tensor, in the slot if there is room."""
-        count = 1
-        for side in shape:
-            count *= side
-        size = count * dtype.itemsize
-        if not size or self.slot is None or self.needed + size > self.room:
+        size = math.prod(shape) * dtype.itemsize
+        at = self.reserve(size) if 0 < size <= self.left else None
+        if at is None:
             return torch.empty(shape, dtype=dtype, device="cpu")  # its place is reserved when it is packed
-        at = self.reserve(size)
-        assert at is not None
-        return torch.frombuffer(self.slot, dtype=dtype, count=count, offset=at).view(shape)
+        return torch.frombuffer(self.slot, dtype=dtype, count=math.prod(shape), offset=at).view(shape)
+
+    @property
+    def left(self) -> int:
+        """Bytes of room that are not reserved yet; negative after an overflow."""
+        return self.room - self.needed
 
     def offset_of(self, address: int, size: int) -> int | None:
         """The offset in the slot of memory at this address; None if it lies elsewhere."""
@@ -186,15 +199,8 @@ class BatchPickler:
             or tensor.__dict__
         ):
             return self._by_value(tensor)
-        if tensor.is_contiguous():
-            order = None
-        else:
-            order = tuple(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
-            permuted = tensor.permute(order)
-            if permuted.is_contiguous():
-                tensor = permuted
-            else:
-                order, tensor = None, tensor.contiguous()
+        order = None if tensor.is_contiguous() else memory_order(tensor)
+        tensor = tensor.contiguous() if order is None else tensor.permute(order)
         shape = tuple(tensor.shape)
         return rebuild_tensor, (self._place(tensor), code, shape, order)
 
@@ -204,8 +210,9 @@ class BatchPickler:
         size = tensor.numel() * tensor.element_size()
         if not size:
             return -1
-        arena = self.arena
-        at = arena.offset_of(tensor.data_ptr(), size)
+        arena, address = self.arena, tensor.data_ptr()
+        arena.packed.add(address)
+        at = arena.offset_of(address, size)
         if at is None:
             at = arena.reserve(size)
             if at is not None and arena.slot is not None:
@@ -277,10 +284,12 @@ def rebuild_tensor(at: int, code: int, shape: tuple[int, ...], order: tuple[int,
         for side in shape:
             count *= side
         tensor = torch.frombuffer(_lease(), dtype=dtype, count=count, offset=at).view(shape)
-    if order is None:
-        return tensor
-    back = sorted(range(len(order)), key=order.__getitem__)
-    return tensor.permute(back)
+    return tensor if order is None else permuted_back(tensor, order)
+
+
+def permuted_back(tensor: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+    """The tensor of which permute(order) is this one."""
+    return tensor.permute(sorted(range(len(order)), key=order.__getitem__))
 
 
 def rebuild_subclass(

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,15 +30,13 @@ from fastload.batch.bad_samples import NOTHING, Lost, seed_sample, seed_worker
 from fastload.batch.collate import advice_on
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
-from fastload.common.system import keep_memory, return_memory
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
+from fastload.engines.processes.batch_memory import BatchMemory, PackedBatch
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected
 from fastload.engines.processes.messages import Job
-from fastload.engines.processes.placed_rows import PlacedRows
-from fastload.engines.processes.serialization import INLINE_MOST, Arena, BatchPickler
 from fastload.engines.processes.worker_errors import RaisedInWorker, wrapped
-from fastload.engines.processes.worker_slots import WorkerSlot, WorkerSlots
+from fastload.engines.processes.worker_slots import WorkerSlots
 from fastload.engines.resume.datasets import (
     DatasetState,
     create_fetcher,
@@ -52,20 +51,6 @@ from fastload.errors import FastloadError
 from fastload.health import tracing
 from fastload.lazy import counts, opening
 
-# NOTE [ heap: memory kept between batches ]
-# A worker allocates a batch of samples, copies them into a slot and frees them, and then does the same again.
-# glibc's malloc gives free memory at the top of its heap back to the kernel from 128 KiB on
-# (M_TRIM_THRESHOLD, which grows with the largest freed mapping, to 64 MiB at most), and the next batch faults
-# every page in again: for float tensors of 600 KB, 125 page faults and 0.2 ms a sample, half of a worker's
-# time. Whether this happens depends on whether some small object lies above the samples: the rate was 2,700
-# or 5,000 samples per second, from one run to the next. So workers keep up to KEPT bytes at the top of the
-# heap, and take blocks under 32 MiB, glibc's own limit, from the heap and not from mappings of their own. A
-# worker's memory stays at the peak that it reaches in every batch anyway, and does not grow beyond it.
-# Source: mallopt(3), glibc's manual, "Malloc Tunable Parameters".
-# Where samples are copied into the slot one by one, the heap holds few at a time: see NOTE [ placed rows:
-# samples are copied while they are in the cache ]. What the batches before had taken is given back, once.
-KEPT = 256 * 2**20
-_LARGEST = 32 * 2**20
 _STACKING = OwnCode(("torch.utils.data._utils.collate", ("collate_tensor_fn",)))
 """torch's function for a list of tensors, whose place `Worker._stack` takes."""
 
@@ -140,10 +125,7 @@ class Worker:
         self._lost = Lost()  # losses of the current task
         numbers = itertools.count(job.workers + 1 + number, job.workers + 1)
         self._slots = WorkerSlots(numbers, job.keep, job.pinned)
-        self._pickler = BatchPickler()
-        self._arena = Arena(None)
-        self._placed: PlacedRows | None = None  # rows of the batch that is made, in its arena
-        self._spread = False  # the heap has held a whole batch of samples
+        self._memory = BatchMemory(self._slots)
         self._layout: rows.SampleLayout | None = None
         self._described = not job.rowwise
         self._seconds = [0.0, 0.0]  # in the dataset, in collating; of the current task
@@ -160,7 +142,6 @@ class Worker:
 
     def _begin(self) -> None:
         hold_threads()
-        keep_memory(_LARGEST, KEPT)
         job = self._job
         seed = seed_worker(job.base_seed, self._number)
         torch.multiprocessing._set_thread_name("fl_worker")
@@ -266,8 +247,7 @@ class Worker:
             if self._failed is not None:
                 self._send(messages.BatchFailed(self._number, batch, self._failed))
                 return
-            slot = self._slots.choose(least, most)
-            self._arena = Arena(None if slot is None else slot.memory)
+            self._memory.begin(least, most)
             self._batches += 1
             made = self._fetch(index, occurrences)
             self._tell_replica(batch)
@@ -275,20 +255,16 @@ class Worker:
                 self._send(messages.SamplesLost(self._number, batch, self._lost))
             if made is NOTHING:
                 self._send(messages.BatchEmpty(self._number, batch, self._report()))
-            else:
-                self._deliver(batch, made, slot, least)
+                return
+            packed = self._packed(made)
+            del made
+            self._deliver(batch, self._memory.released(packed))
         except Disconnected:
             raise
         except Exception as error:
             self._send(self._failure(batch, error))
         finally:
-            placed, self._arena, self._placed = self._placed, Arena(None), None
-            self._slots.end_batch()
-        if placed is None or not placed.used:
-            self._spread = True
-        elif self._spread:
-            self._spread = False
-            return_memory()
+            self._memory.end()
 
     def _failure(self, batch: int, error: Exception) -> messages.DatasetEnded | messages.BatchFailed:
         """The answer to a task whose batch was not made: the dataset's end, or the error. The dataset's
@@ -337,17 +313,18 @@ class Worker:
 
     def _samples(self, indices: Any, occurrences: list[int] | None) -> Any:
         several = getattr(self._dataset, "__getitems__", None) if self._sample_seed is None else None
-        if self._stacks and self._arena.slot is not None and type(indices) is list:
-            self._placed = PlacedRows(self._arena, len(indices))
+        places = (self._stacks or self._memory.hands_on) and type(indices) is list
         with self._stage("python") if several else _NO_STAGE:
             samples = self._policy.make_all(
                 self._dataset,
-                self._sample if self._placed is None else self._placed_sample,
+                partial(self._placed_sample, len(indices)) if places else self._sample,
                 several or None,
                 indices,
                 self._lost,
                 occurrences,
             )
+        if samples is not NOTHING:
+            self._memory.made(samples, self._stacks)
         if not self._described and samples and samples is not NOTHING:
             self._described = True
             layout = rows.describe(samples[0])
@@ -370,12 +347,11 @@ class Worker:
             self._slowest = (took, index)
         return sample
 
-    def _placed_sample(self, index: object, occurrence: int) -> Any:
-        """A sample whose large tensors are in their rows of the slot."""
+    def _placed_sample(self, count: int, index: object, occurrence: int) -> Any:
+        """A sample of a batch of `count`, with its large tensors in the slot."""
         sample = self._sample(index, occurrence)
         begun = time.perf_counter()
-        assert self._placed is not None
-        placed = self._placed.place(sample)
+        placed = self._memory.placed(sample, count, self._stacks)
         self._seconds[1] += time.perf_counter() - begun
         return placed
 
@@ -416,44 +392,29 @@ class Worker:
         shape = (len(batch), *first.shape)
         if not self._in_place or first.requires_grad or first.is_quantized:
             return torch.stack(batch, 0)
-        placed = None if self._placed is None else self._placed.stacked(batch)
+        placed = None if self._memory.rows is None else self._memory.rows.stacked(batch)
         if placed is not None:
             return placed
         if any(getattr(each, "shape", None) != first.shape for each in batch):
             return torch.stack(batch, 0)  # raises, and names the shapes that differ
-        return torch.stack(batch, 0, out=self._arena.empty(shape, first.dtype))
+        return torch.stack(batch, 0, out=self._memory.arena.empty(shape, first.dtype))
 
-    def _deliver(self, batch: int, made: object, slot: WorkerSlot | None, least: int) -> None:
-        """Packs a batch into its slot, or into a new one if that is too small, and sends it to the parent."""
+    def _packed(self, made: object) -> PackedBatch:
         begun = time.perf_counter()
-        tracer = tracing.active
-        began_ns = 0 if tracer is None else core.clock_ns()
-        envelope = self._pack(made)
-        # Again, if the second packing takes more: views of one tensor, longer offsets.
-        while self._arena.overflowed:
-            slot = self._slots.make(max(least, self._arena.needed))
-            self._arena = Arena(slot.memory)
-            envelope = self._pack(made)
-        del made
-        needed = self._arena.needed
-        body: bytes | int = envelope
-        if len(envelope) > INLINE_MOST and self._arena.slot is not None:
-            body = len(envelope)
-            memoryview(self._arena.slot)[needed - body : needed] = envelope
+        began_ns = 0 if tracing.active is None else core.clock_ns()
+        packed = self._memory.pack(made)
         self._seconds[1] += time.perf_counter() - begun
-        if tracer is not None:
-            tracer.add("write", began_ns, {"bytes": needed})
+        if tracing.active is not None:
+            tracing.active.add("write", began_ns, {"bytes": packed.needed})
+        return packed
+
+    def _deliver(self, batch: int, packed: PackedBatch) -> None:
+        """Sends a packed batch to the parent."""
+        slot, needed, body = packed
         number, fds = (None, ()) if slot is None else (slot.number, (slot.memory.fd,) if slot.fresh else ())
         self._send(messages.BatchDone(self._number, batch, number, needed, body, self._report()), fds)
         if slot is not None:
             self._slots.sent(slot)
-
-    def _pack(self, made: object) -> bytes:
-        envelope = self._pickler.pack(made, self._arena)
-        if len(envelope) > INLINE_MOST:
-            self._arena.needed += len(envelope)
-            self._arena.overflowed |= self._arena.needed > self._arena.room
-        return envelope
 
     def _make_rows(self, message: messages.OfferRows) -> None:
         """Makes rows of a batch that all workers fill: claims one after the other until none is left."""
@@ -510,7 +471,7 @@ class Worker:
             python,
             collate,
             *self._slowest,
-            self._pickler.by_value,
+            self._memory.pickler.by_value,
             counts.take(),
             traced,
             self._slots.take_ended(),

@@ -1,10 +1,10 @@
 """WorkerSlots: the shared memory that batches lie in, as one worker keeps and chooses it.
 
 NOTE [ slots: who chooses ]
-A worker that makes a whole batch chooses its slot when it begins. The parent offers every slot whose batch is
-gone, and no earlier: see fastload._native's NOTE [ shared slots: lifetimes ]. If the slot were chosen when
-the batch is sent out, it would wait behind the batches before, full of nothing. If it belonged to one worker,
-it would wait for that one while others made new slots.
+A worker that makes a whole batch chooses its slot: see NOTE [ batch memory: the slot is chosen late ]. The
+parent offers every slot whose batch is gone, and no earlier: see fastload._native's NOTE [ shared slots:
+lifetimes ]. If the slot were chosen when the batch is sent out, it would wait behind the batches before, full
+of nothing. If it belonged to one worker, it would wait for that one while others made new slots.
 A worker makes a slot when none is offered. All others map it, and its pages when they first choose it: of
 slots alike, a worker prefers those that it has touched. It ends one that it did without for SPARED batches in
 a row, and waits twice as long each time that a slot is missed which was so ended: to make one takes a large
@@ -15,8 +15,10 @@ A slot whose rows all workers fill is chosen by the parent, when the batch is se
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, cast
 
 from fastload._native import core
 
@@ -37,6 +39,20 @@ class WorkerSlot:
     memory: core.SharedSlot
     fresh: bool = False
     touched: bool = False
+
+    @property
+    def references(self) -> int:
+        """References to its memory: this object's, and one of each tensor and array that views it."""
+        return sys.getrefcount(self.memory)
+
+    @property
+    def viewed(self) -> bool:
+        """True while a tensor or an array views its memory in this process, whoever holds it."""
+        return self.references > _REFERENCES
+
+
+_REFERENCES = WorkerSlot(0, cast(Any, object())).references
+"""`WorkerSlot.references` of memory that nothing views."""
 
 
 class WorkerSlots:
@@ -105,6 +121,12 @@ class WorkerSlots:
         self._taken.append(slot)
         return slot
 
+    def copy_of(self, slot: WorkerSlot, size: int) -> WorkerSlot:
+        """A new slot with the first `size` bytes of another."""
+        made = self.make(slot.memory.bytes)
+        memoryview(made.memory)[:size] = memoryview(slot.memory)[:size]
+        return made
+
     def sent(self, slot: WorkerSlot) -> None:
         """Tells of the slot that the parent was sent, with the descriptor of a fresh one."""
         self._taken.remove(slot)
@@ -113,11 +135,12 @@ class WorkerSlots:
             slot.memory.release_fd()
 
     def end_batch(self) -> None:
-        """Gives back the slots that were not sent."""
+        """Gives back the slots that were not sent. Nobody fills one that the program's code still views."""
         taken, self._taken = self._taken, []
         for slot in taken:
-            if slot.fresh:
+            if slot.fresh or slot.viewed:
                 del self._all[slot.number]
+                self._ended += [] if slot.fresh else [slot.number]
             else:
                 slot.memory.offer()
 
