@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@ typedef struct worker {
 
 struct fl_pool {
     pthread_mutex_t lock;
-    pthread_cond_t work_there, item_done;
+    pthread_cond_t work_there, item_done, rest;
     uint32_t waiting, idle; /* under lock: threads that wait for item_done, and for work_there */
     bool closing; /* under lock */
     bool joined; /* the closer's */
@@ -44,7 +43,7 @@ struct fl_pool {
     uint32_t head, used, capacity;
     uint64_t turns; /* under lock */
     worker *workers;
-    uint32_t threads; /* started; written before any other thread sees it */
+    uint32_t threads; /* started; written under the lock, before any thread but these sees it */
     pid_t pid;
 };
 
@@ -86,7 +85,7 @@ static void *run(void *arg) {
         share taken;
         if (pool->closing) break;
         if (!take(pool, self->turn, &taken)) {
-            pool->idle++;
+            if (++pool->idle == pool->threads) pthread_cond_broadcast(&pool->rest);
             pthread_cond_wait(&pool->work_there, &pool->lock);
             pool->idle--;
             continue;
@@ -115,7 +114,9 @@ static fl_code start(fl_pool *pool, const char *name, uint32_t threads, void *co
         w->pool = pool, w->context = contexts ? contexts[i] : NULL, w->turn = 1;
         failed = pthread_create(&w->thread, NULL, run, w);
         if (failed) break;
+        pthread_mutex_lock(&pool->lock); /* threads that have started look at it */
         pool->threads = i + 1;
+        pthread_mutex_unlock(&pool->lock);
         char title[16]; /* the kernel's limit */
         snprintf(title, sizeof title, "%.10s-%u", name, i % 1000);
         pthread_setname_np(w->thread, title);
@@ -139,6 +140,7 @@ fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, vo
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work_there, NULL);
     pthread_cond_init(&pool->item_done, NULL);
+    pthread_cond_init(&pool->rest, NULL);
     pool->pid = getpid();
     pool->capacity = capacity;
     pool->jobs = calloc(capacity, sizeof *pool->jobs);
@@ -180,6 +182,29 @@ uint64_t fl_pool_turns(fl_pool *pool) {
     return turns;
 }
 
+/* Under the lock. */
+static bool is_at_rest(const fl_pool *pool) { return !pool->used && pool->idle == pool->threads; }
+
+bool fl_pool_rests(fl_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    const bool rests = is_at_rest(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return rests;
+}
+
+void fl_pool_await_rest(fl_pool *pool, const _Atomic bool *stop) {
+    pthread_mutex_lock(&pool->lock);
+    while (!is_at_rest(pool) && !pool->closing && !atomic_load(stop))
+        pthread_cond_wait(&pool->rest, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void fl_pool_wake(fl_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_broadcast(&pool->rest);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 static bool runs(const fl_pool *pool, const void *opaque) {
     for (uint32_t i = 0; i < pool->threads; i++)
         if (pool->workers[i].running == opaque) return true;
@@ -206,6 +231,7 @@ void fl_pool_close(fl_pool *pool) {
     pthread_mutex_lock(&pool->lock);
     pool->closing = true;
     pthread_cond_broadcast(&pool->work_there);
+    pthread_cond_broadcast(&pool->rest);
     pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
     pool->joined = true;
@@ -217,6 +243,7 @@ void fl_pool_free(fl_pool *pool) {
         fl_pool_close(pool);
         pthread_cond_destroy(&pool->work_there);
         pthread_cond_destroy(&pool->item_done);
+        pthread_cond_destroy(&pool->rest);
         pthread_mutex_destroy(&pool->lock);
     }
     free(pool->workers);

@@ -18,6 +18,8 @@
 #ifndef FL_ENGINE_POOL_H
 #define FL_ENGINE_POOL_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/status.h"
@@ -35,6 +37,13 @@ fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items
 
 /* Turns taken so far. Any thread. */
 uint64_t fl_pool_turns(fl_pool *pool);
+
+/* True if no item waits or runs. Any thread. */
+bool fl_pool_rests(fl_pool *pool);
+
+/* Waits until it rests, or is closed, or `stop` is set and fl_pool_wake() called. */
+void fl_pool_await_rest(fl_pool *pool, const _Atomic bool *stop);
+void fl_pool_wake(fl_pool *pool);
 
 /* Drops the job's items that no thread has taken, and returns when those that were taken have returned: from
  * then on nobody touches `opaque`. Not from inside an item of the same job. */

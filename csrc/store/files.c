@@ -45,6 +45,7 @@ struct fl_files {
     uint64_t room;
     fl_page_cache cache;
     fl_kept *kept; /* NULL: what is learnt stays in memory */
+    fl_files_keeping keeping;
     _Atomic uint8_t *fetched; /* of slow files: 1 while one is read ahead; NULL: they are not slow */
     pthread_mutex_t lock;
     pthread_cond_t done; /* one of them was read */
@@ -173,17 +174,20 @@ void fl_files_take_only(fl_files *files, uint64_t kinds) { files->left = ~kinds;
 
 bool fl_files_takes(const fl_files *files, uint32_t kind) { return kind < 64 && !(files->left >> kind & 1); }
 
-fl_code fl_files_keep(fl_files *files, fl_kept *kept, bool slow, fl_error *err) {
-    if (slow) {
+fl_code fl_files_keep(fl_files *files, fl_kept *kept, fl_files_keeping keeping, fl_error *err) {
+    if (keeping == FL_FILES_BYTES) {
         files->fetched = calloc(files->count + 1, sizeof *files->fetched);
         if (!files->fetched)
             return fl_fail(err, FL_ENOMEM, "no memory for what is read of %" PRIu64 " files", files->count);
     }
     files->kept = kept;
+    files->keeping = keeping;
     return FL_OK;
 }
 
-bool fl_files_slow(const fl_files *files) { return files->fetched != NULL; }
+bool fl_files_keeps(const fl_files *files, fl_files_keeping keeping) {
+    return files->kept && files->keeping == keeping;
+}
 
 static uint64_t number_of(const fl_files *files, uint64_t index) {
     return files->places ? files->places[index].path : index;
@@ -303,6 +307,29 @@ fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_spa
     return code;
 }
 
+bool fl_files_converted(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp) {
+    struct stat st;
+    if (!fl_files_keeps(files, FL_FILES_FORMS) || !fl_kept_stamp(files->kept, index, FL_KEPT_DCT) ||
+        !status_of(files, index, &st) || !S_ISREG(st.st_mode) || is_other(files, index, &st))
+        return false;
+    *stamp = stamp_of(files, &st);
+    return fl_kept_find(files->kept, index, FL_KEPT_DCT, *stamp, buffer, bytes) && bytes->size;
+}
+
+uint64_t fl_files_to_convert(const fl_files *files, uint64_t index) {
+    if (!fl_files_keeps(files, FL_FILES_FORMS)) return 0;
+    const uint64_t stamp = fl_kept_stamp(files->kept, index, FL_KEPT_FACTS);
+    return stamp && fl_kept_stamp(files->kept, index, FL_KEPT_DCT) == stamp ? 0 : stamp;
+}
+
+bool fl_files_has_room(const fl_files *files, uint64_t bytes) {
+    return files->kept && fl_kept_writes(files->kept, bytes + FL_KEPT_ENTRY);
+}
+
+bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form) {
+    return fl_kept_put(files->kept, index, FL_KEPT_DCT, stamp, form);
+}
+
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer,
                     fl_span *found) {
     *found = (fl_span){NULL, 0};
@@ -347,8 +374,13 @@ bool fl_files_ahead(fl_files *files, uint64_t index) {
     int fd;
     struct stat st;
     extent part;
+    uint64_t offset;
+    uint32_t size;
     if (index >= files->count) return false;
     if (files->fetched) return fetch(files, index);
+    if (fl_files_keeps(files, FL_FILES_FORMS) &&
+        fl_kept_place(files->kept, index, FL_KEPT_DCT, &fd, &offset, &size))
+        return fl_page_cache_ahead(&files->cache, fd, offset, size, UINT32_MAX);
     if (open_entry(files, index, &fd, &st, &part, NULL)) return false;
     const bool found = fl_page_cache_ahead(&files->cache, fd, part.offset, (uint32_t)part.size, UINT32_MAX);
     close(fd);

@@ -54,11 +54,16 @@ bool fl_files_upright(const fl_files *files); /* whether it is such a list */
 void fl_files_take_only(fl_files *files, uint64_t kinds);
 bool fl_files_takes(const fl_files *files, uint32_t kind); /* without that: any */
 
-/* Keeps what is learnt in `kept`, of as many images, which outlives the list. `slow`: the bytes of files, too,
- * which are then read from there; a stamp is that of fl_place_content_stamp(), and fl_files_ahead() reads
- * whole files. Before the list is read. FL_ENOMEM. */
-fl_code fl_files_keep(fl_files *files, fl_kept *kept, bool slow, fl_error *err);
-bool fl_files_slow(const fl_files *files);
+typedef enum fl_files_keeping {
+    FL_FILES_FACTS, /* what is learnt */
+    FL_FILES_FORMS, /* and the DCT form of JPEGs, from which they are then decoded: see fl_files_convert() */
+    FL_FILES_BYTES /* and the bytes of files, which are then read from there: the files lie on a slow disk. A
+                     * stamp is that of fl_place_content_stamp(), and fl_files_ahead() reads whole files */
+} fl_files_keeping;
+
+/* Keeps that in `kept`, of as many images, which outlives the list. Before the list is read. FL_ENOMEM. */
+fl_code fl_files_keep(fl_files *files, fl_kept *kept, fl_files_keeping keeping, fl_error *err);
+bool fl_files_keeps(const fl_files *files, fl_files_keeping keeping); /* whether it keeps that */
 
 uint64_t fl_files_count(const fl_files *files);
 
@@ -74,6 +79,19 @@ uint64_t fl_files_now(const fl_files *files, uint64_t index);
 /* True if the file with that stamp is known to be sound; *found is then its entropy index (size 0: none),
  * valid as long as `files`, and until the buffer is used again. */
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer, fl_span *found);
+
+/* True if the DCT form of entry `index` is kept, of its file as it is now: that is then in the buffer, until it
+ * is used again, and the file's stamp. index < count. */
+bool fl_files_converted(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp);
+
+/* The stamp with which the file of entry `index` was proved sound, if of that file neither its DCT form nor
+ * that it has none is kept; else 0. It asks no file. index < count. */
+uint64_t fl_files_to_convert(const fl_files *files, uint64_t index);
+
+bool fl_files_has_room(const fl_files *files, uint64_t bytes); /* for so many more, on the disk */
+
+/* Keeps it; size 0: the file has none. False: there is no room. */
+bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form);
 
 /* Notes that it is, and its index, as far as there is room. */
 void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found);

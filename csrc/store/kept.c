@@ -11,7 +11,6 @@
 #include "common/crc32c.h"
 #include "store/place.h"
 
-static const char MAGIC[8] = "FLKEPT01";
 enum { SCANNED = 4096 }; /* entries that are read at a time */
 
 typedef struct entry {
@@ -64,8 +63,8 @@ static uint64_t place_of(uint64_t index, fl_kept_part part) {
 /* Makes the file a table of so many images, where it is none. */
 static bool prepare(const fl_kept *kept) {
     uint8_t head[FL_KEPT_HEAD] = {0}, found[FL_KEPT_HEAD];
-    memcpy(head, MAGIC, sizeof MAGIC);
-    memcpy(head + sizeof MAGIC, &kept->count, sizeof kept->count);
+    memcpy(head, FL_KEPT_MAGIC, 8);
+    memcpy(head + 8, &kept->count, sizeof kept->count);
     if (read_all(kept->table, found, sizeof found, 0) && !memcmp(found, head, sizeof head)) return true;
     return ftruncate(kept->table, 0) == 0 && write_all(kept->table, head, sizeof head, 0);
 }
@@ -133,6 +132,15 @@ uint64_t fl_kept_stamp(const fl_kept *kept, uint64_t index, fl_kept_part part) {
     return read_all(kept->table, &found, sizeof found, place_of(index, part)) ? found.stamp : 0;
 }
 
+bool fl_kept_place(const fl_kept *kept, uint64_t index, fl_kept_part part, int *log, uint64_t *offset,
+                   uint32_t *size) {
+    entry found;
+    const uint64_t stamp = fl_kept_stamp(kept, index, part);
+    if (!entry_of(kept, index, part, stamp, &found) || !found.size) return false;
+    *log = atomic_load(&kept->logs[found.log]) - 1, *offset = found.offset, *size = found.size;
+    return *log >= 0;
+}
+
 bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_buffer *buffer,
                   fl_span *bytes) {
     entry found;
@@ -190,16 +198,18 @@ void fl_kept_count(const fl_kept *kept, fl_kept_counts *out) {
     out->failed = atomic_load(&kept->failed);
 }
 
-uint64_t fl_kept_entries(const fl_kept *kept, fl_kept_part part) {
-    uint64_t entries = 0;
+void fl_kept_entries(const fl_kept *kept, uint64_t entries[FL_KEPT_PARTS]) {
     entry *some = malloc(SCANNED * sizeof *some);
+    memset(entries, 0, FL_KEPT_PARTS * sizeof *entries);
     for (uint64_t at = 0, all = kept->count * FL_KEPT_PARTS; some && at < all; at += SCANNED) {
         const ssize_t size = pread(kept->table, some, SCANNED * sizeof *some,
                                    (off_t)place_of(0, 0) + (off_t)(at * FL_KEPT_ENTRY));
         const uint64_t there = size < 0 ? 0 : (uint64_t)size / sizeof *some;
-        for (uint64_t i = 0; i < there; i++) entries += (at + i) % FL_KEPT_PARTS == part && some[i].stamp;
+        for (uint64_t i = 0; i < there; i++) {
+            const uint64_t part = (at + i) % FL_KEPT_PARTS;
+            entries[part] += some[i].stamp && (part != FL_KEPT_DCT || some[i].size);
+        }
         if (there < SCANNED) break;
     }
     free(some);
-    return entries;
 }

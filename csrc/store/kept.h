@@ -1,9 +1,9 @@
 /* store/kept: what is kept of image files on a local disk, for later epochs and runs: bytes of files that lie
- * on a slow one, and what was learnt of each.
+ * on a slow one, what was learnt of each, and forms that are decoded faster.
  *
  * NOTE [ kept: the files ]
  * Two sorts of files, in a folder that only their owner may write:
- *   a table  64 bytes: "FLKEPT01", u64 count of images, zeros; then, of each image, an entry for each
+ *   a table  64 bytes: "FLKEPT02", u64 count of images, zeros; then, of each image, an entry for each
  *            fl_kept_part: u64 stamp of the image's file (0: nothing), u64 offset, u32 size, u32 log, u32
  *            CRC32C of the entry so far and of the bytes, u32 zero
  *   logs     bytes, one after another; each is written by the one process that holds its lock
@@ -28,9 +28,11 @@ typedef struct fl_kept fl_kept;
 typedef enum fl_kept_part {
     FL_KEPT_FACTS, /* that the file is sound, and its entropy index, which may be empty */
     FL_KEPT_BYTES, /* the file's bytes */
+    FL_KEPT_DCT, /* the DCT form of a JPEG; empty: it has none */
     FL_KEPT_PARTS
 } fl_kept_part;
 
+#define FL_KEPT_MAGIC "FLKEPT02" /* of a table */
 enum { FL_KEPT_LOGS = 1024, FL_KEPT_HEAD = 64, FL_KEPT_ENTRY = 32 };
 
 /* Of `count` images, with a table that is open for reading and writing, and is closed with it; also where
@@ -58,6 +60,10 @@ bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t sta
 /* The stamp of its entry, whose bytes may differ; 0: there is none. */
 uint64_t fl_kept_stamp(const fl_kept *kept, uint64_t index, fl_kept_part part);
 
+/* The place of its bytes in a log: false if it has no entry, or an empty one. They may differ. */
+bool fl_kept_place(const fl_kept *kept, uint64_t index, fl_kept_part part, int *log, uint64_t *offset,
+                   uint32_t *size);
+
 /* True if this process may write so many bytes now: it was granted room, is no forked child, and no disk has
  * refused. */
 bool fl_kept_writes(const fl_kept *kept, uint64_t bytes);
@@ -74,8 +80,8 @@ typedef struct fl_kept_counts {
 
 void fl_kept_count(const fl_kept *kept, fl_kept_counts *out);
 
-/* Images that have an entry of the part; it reads the whole table. */
-uint64_t fl_kept_entries(const fl_kept *kept, fl_kept_part part);
+/* Images that have an entry of each part; of the DCT form, one that is not empty. It reads the whole table. */
+void fl_kept_entries(const fl_kept *kept, uint64_t entries[FL_KEPT_PARTS]);
 
 uint32_t fl_kept_live(void); /* of this process, made and not yet freed: a test ends with zero */
 

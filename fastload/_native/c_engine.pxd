@@ -331,3 +331,10 @@ cdef extern from "engine/pipeline.h" nogil:
 
 cdef extern from "engine/watch.h" nogil:
     fl_code fl_watch_process(int, fl_error *)
+
+cdef extern from "engine/converter.h" nogil:
+    ctypedef struct fl_converter:
+        pass
+    fl_code fl_converter_start(fl_converter **out, fl_pool *pool, const fl_source *const *sources,
+                               uint32_t count, uint32_t threads, fl_error *err)
+    void fl_converter_free(fl_converter *)

@@ -118,9 +118,11 @@ cdef extern from "store/kept.h" nogil:
     ctypedef enum fl_kept_part:
         FL_KEPT_FACTS
         FL_KEPT_BYTES
+        FL_KEPT_DCT
         FL_KEPT_PARTS
     enum:
         FL_KEPT_LOGS, FL_KEPT_HEAD, FL_KEPT_ENTRY
+    const char *FL_KEPT_MAGIC
     ctypedef struct fl_kept_counts:
         uint64_t *put
         uint64_t *found
@@ -132,7 +134,7 @@ cdef extern from "store/kept.h" nogil:
     fl_code fl_kept_append(fl_kept *, uint32_t number, uint64_t end, fl_error *err)
     void fl_kept_grant(fl_kept *, uint64_t bytes)
     void fl_kept_count(const fl_kept *, fl_kept_counts *out)
-    uint64_t fl_kept_entries(const fl_kept *, fl_kept_part part)
+    void fl_kept_entries(const fl_kept *, uint64_t *entries)
     uint32_t fl_kept_live()
 
 cdef extern from "store/files.h" nogil:
@@ -150,8 +152,12 @@ cdef extern from "store/files.h" nogil:
                                    uint64_t count,
                                    const fl_files_places *places, size_t room, fl_error *err)
     void fl_files_take_only(fl_files *, uint64_t kinds)
-    fl_code fl_files_keep(fl_files *, fl_kept *kept, bint slow, fl_error *err)
-    bint fl_files_slow(const fl_files *)
+    ctypedef enum fl_files_keeping:
+        FL_FILES_FACTS
+        FL_FILES_FORMS
+        FL_FILES_BYTES
+    fl_code fl_files_keep(fl_files *, fl_kept *kept, fl_files_keeping keeping, fl_error *err)
+    bint fl_files_keeps(const fl_files *, fl_files_keeping keeping)
     fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,
                           uint64_t *stamp, fl_error *err)
     void fl_files_free(fl_files *files)

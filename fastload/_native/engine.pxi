@@ -12,7 +12,7 @@ from fastload._native.c_common cimport (
     FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view,
 )
 from fastload._native.c_engine cimport (
-    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters,
+    fl_batch, fl_batch_ahead, fl_converter, fl_converter_free, fl_converter_start, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters,
     fl_pool, fl_pool_cancel,
     fl_pool_close, fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_lend, fl_ring_take, fl_row, fl_slot,
     fl_slot_data, fl_slot_lease,
@@ -21,6 +21,7 @@ from fastload._native.c_engine cimport (
 )
 
 
+_CONVERTERS_MOST = 8
 _SLOW_READERS = 32  # reads of a slow disk that are in flight: with 20 ms each, 1,600 files a second
 
 
@@ -28,14 +29,24 @@ cdef int _readers_of(list sources):
     """Number of threads that read ahead."""
     cdef Source source
     for source in sources:
-        if isinstance(source.data, Files) and (<Files>source.data).slow:
+        if isinstance(source.data, Files) and source.data.keeps(KEEP_BYTES):
             return _SLOW_READERS
     return 1
 
 
+cdef bint _has_forms(list sources):
+    """True if JPEGs of some source may be kept in their DCT form."""
+    cdef Source source
+    for source in sources:
+        if isinstance(source.data, Files) and source.data.keeps(KEEP_FORMS):
+            return True
+    return False
+
+
 @_cython.no_gc_clear
 cdef class Engine:
-    """Threads over a fixed list of sources.
+    """Threads over a fixed list of sources. While they rest, as many others, at most 8, convert images of
+    files that are kept.
 
     1. threads == 0: rows are made by the thread that waits for them.
     2. close() cancels what is queued, joins the threads and is idempotent; batches waited for afterwards
@@ -44,6 +55,7 @@ cdef class Engine:
 
     cdef fl_pool *pool
     cdef fl_pool *ahead
+    cdef fl_converter *converter
     cdef fl_worker **workers
     cdef uint32_t worker_count
     cdef const fl_source **pointers
@@ -78,9 +90,13 @@ cdef class Engine:
             check(fl_pool_create(b"fastload", threads, capacity, <void **>self.workers, &self.pool, &err),
                   &err)
         check(fl_pool_create(b"fl-ahead", _readers_of(sources), capacity, NULL, &self.ahead, &err), &err)
+        if threads and _has_forms(sources):
+            check(fl_converter_start(&self.converter, self.pool, self.pointers, len(sources),
+                                     min(threads, _CONVERTERS_MOST), &err), &err)
 
     def __dealloc__(self):
         with nogil:
+            fl_converter_free(self.converter)
             fl_pool_free(self.pool)
             fl_pool_free(self.ahead)
         if self.traces is not None:
@@ -98,6 +114,8 @@ cdef class Engine:
         if not self.closed:
             self.closed = True
             with nogil:
+                fl_converter_free(self.converter)
+                self.converter = NULL
                 fl_pool_close(self.pool)
                 fl_pool_close(self.ahead)
 

@@ -2,14 +2,16 @@
 
 from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
-    fl_files, fl_files_count, fl_files_create, fl_files_create_places, fl_files_free, fl_files_keep,
-    fl_files_learnt, fl_files_places, fl_files_read, fl_files_slow, fl_files_take_only, fl_place_open,
-    fl_place_stamp,
+    FL_FILES_BYTES, FL_FILES_FACTS, FL_FILES_FORMS, fl_files, fl_files_count, fl_files_create,
+    fl_files_create_places, fl_files_free, fl_files_keep, fl_files_keeping, fl_files_keeps, fl_files_learnt,
+    fl_files_places, fl_files_read, fl_files_take_only, fl_place_open, fl_place_stamp,
 )
 from posix.stat cimport struct_stat
 from posix.unistd cimport close as _close_descriptor
 
 import numpy as _np
+
+KEEP_FACTS, KEEP_FORMS, KEEP_BYTES = FL_FILES_FACTS, FL_FILES_FORMS, FL_FILES_BYTES
 
 
 def file_stamp(bytes path not None):
@@ -119,21 +121,21 @@ cdef class Files:
         fl_files_learnt(self.ptr, &indexes, &held)
         return indexes, held
 
-    def keep(self, Kept kept not None, bint slow):
+    def keep(self, Kept kept not None, fl_files_keeping keeping):
         """Keeps what is learnt by `kept`, of as many images; before any is read.
 
         Args:
-            slow: the bytes of files, too: they lie on a slow disk, are read by many threads ahead of those
-                that decode them, and once.
+            keeping: KEEP_FACTS: that alone. KEEP_FORMS: JPEGs in their DCT form, too, made while an engine
+                rests. KEEP_BYTES: the bytes of files, too: they lie on a slow disk, are read by many threads
+                ahead of those that decode them, and once.
 
         Raises:
             ResourceError: no memory.
         """
         cdef fl_error err
-        check(fl_files_keep(self.ptr, kept.ptr, slow, &err), &err)
+        check(fl_files_keep(self.ptr, kept.ptr, keeping, &err), &err)
         self.kept = kept
 
-    @property
-    def slow(self):
-        """True if the bytes of files are kept."""
-        return bool(fl_files_slow(self.ptr))
+    def keeps(self, fl_files_keeping keeping):
+        """True if that is what it keeps."""
+        return bool(fl_files_keeps(self.ptr, keeping))

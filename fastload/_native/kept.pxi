@@ -2,13 +2,15 @@
 
 from fastload._native.c_common cimport fl_code, fl_error
 from fastload._native.c_store cimport (
-    FL_KEPT_BYTES, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
+    FL_KEPT_BYTES, FL_KEPT_DCT, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_MAGIC, FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
     fl_kept_create, fl_kept_entries, fl_kept_free, fl_kept_grant, fl_kept_log,
 )
 
 from libc.stdint cimport uint32_t, uint64_t
 
 KEPT_LOGS = FL_KEPT_LOGS
+KEPT_MAGIC = FL_KEPT_MAGIC[:8]
+KEPT_FACTS, KEPT_BYTES, KEPT_DCT = FL_KEPT_FACTS, FL_KEPT_BYTES, FL_KEPT_DCT
 KEPT_HEAD, KEPT_ROW = FL_KEPT_HEAD, FL_KEPT_ENTRY * FL_KEPT_PARTS
 
 
@@ -59,11 +61,11 @@ cdef class Kept:
         fl_kept_grant(self.ptr, size)
 
     def entries(self):
-        """(files, bytes of files): of how many images something is kept; the whole table is read."""
-        cdef uint64_t facts, whole
+        """(facts, bytes of files, DCT forms): of how many images they are kept; the whole table is read."""
+        cdef uint64_t found[3]
         with nogil:
-            facts, whole = fl_kept_entries(self.ptr, FL_KEPT_FACTS), fl_kept_entries(self.ptr, FL_KEPT_BYTES)
-        return facts, whole
+            fl_kept_entries(self.ptr, found)
+        return found[0], found[1], found[2]
 
     def counts(self):
         """Numbers of this process, by name: parts put and found, bytes granted and written, parts left out
@@ -73,5 +75,6 @@ cdef class Kept:
         return {
             "facts_put": c.put[<int>FL_KEPT_FACTS], "bytes_put": c.put[<int>FL_KEPT_BYTES],
             "facts_found": c.found[<int>FL_KEPT_FACTS], "bytes_found": c.found[<int>FL_KEPT_BYTES],
+            "dct_put": c.put[<int>FL_KEPT_DCT], "dct_found": c.found[<int>FL_KEPT_DCT],
             "granted": c.granted, "written": c.written, "left_out": c.left_out, "failed": c.failed,
         }

@@ -72,8 +72,8 @@ def tree_pss(root: int) -> dict[str, int] | None:
 
     ``pss`` is the whole; ``anon`` (heap and stacks), ``file`` (libraries and mapped datasets: page cache) and
     ``shmem`` (shared memory, memfd) are its parts, where the kernel (5.4 and later) tells them. None where it
-    tells nothing. Shared memory that is open and mapped nowhere counts too, which the kernel ascribes to no
-    process: batches of torch's workers that the loop has not taken yet are such.
+    tells nothing. Shared memory that is open, and of which no process has touched a page, counts too, which
+    the kernel ascribes to none: such are batches of torch's workers that the loop has not taken, or not read.
     """
     total: dict[str, int] = {}
     tree = [root, *descendants(root)]
@@ -96,24 +96,29 @@ def tree_pss(root: int) -> dict[str, int] | None:
 
 
 def _unmapped_shared_bytes(pids: Iterable[int]) -> int:
-    """Bytes of shared memory that these processes have open and that none of them maps."""
-    mapped: set[int] = set()
+    """Bytes of shared memory that these processes have open, and of whose pages none of them has touched any:
+    the kernel ascribes a page to those that have."""
+    touched: dict[int, int] = {}
     opened: dict[int, int] = {}
     for pid in pids:
         try:
-            maps = (PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
+            maps = (PROC / str(pid) / "smaps").read_text(encoding="utf-8", errors="replace")
             descriptors = list((PROC / str(pid) / "fd").iterdir())
         except OSError:  # it has ended
             continue
-        mapped.update(
-            int(line.split()[4]) for line in maps.splitlines() if any(place in line for place in _SHARED)
-        )
+        inode = 0
+        for line in maps.splitlines():
+            words = line.split(maxsplit=5)
+            if words[0] == "Pss:" and inode:
+                touched[inode] = touched.get(inode, 0) + int(words[1]) * 1024
+            elif not words[0].endswith(":"):
+                inode = int(words[4]) if words[-1].startswith(_SHARED) else 0
         for descriptor in descriptors:
             with suppress(OSError):
                 if os.readlink(descriptor).startswith(_SHARED):
                     found = descriptor.stat()
                     opened[found.st_ino] = found.st_blocks * 512
-    return sum(size for inode, size in opened.items() if inode not in mapped)
+    return sum(max(size - touched.get(inode, 0), 0) for inode, size in opened.items())
 
 
 _SHARED = ("/dev/shm/", "/memfd:")

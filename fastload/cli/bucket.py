@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,10 @@ from fastload.cli.output import counted, say
 from fastload.common.limits import parse_size
 from fastload.common.progress import Progress, human_bytes
 from fastload.common.urls import is_url, meant_url, shown
-from fastload.errors import ArgumentError
+from fastload.errors import ArgumentError, DatasetError
+
+if TYPE_CHECKING:
+    from fastload.dataset.kept_folder import KeptShare
 
 _Url = Annotated[str, typer.Argument(metavar="URL", help="s3://BUCKET/PATH, gs://, az:// or file://.")]
 
@@ -98,11 +101,19 @@ def cache(
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove URL, or all datasets that nobody uses.")
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Remove what is damaged of files in place."),
+    ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Give back the room of files that changed."),
+    ] = False,
     storage_options: StorageOptions = None,
     timeout: Timeout = None,
     quiet: Quiet = False,
 ) -> None:
-    """Lists, fills or empties the cache of datasets in buckets on the local disk."""
+    """Lists, fills, checks or empties the cache on the local disk."""
     from fastload.remote.caches import cached_datasets, fill_cache, remove_caches
 
     if url is not None:
@@ -112,6 +123,13 @@ def cache(
             "--cache-size is for filling the cache, as in `fastload cache s3://bucket/train.fl "
             f"--cache-size {cache_size}`: leave it out"
         )
+    if sum((remove, verify, prune)) > 1:
+        raise ArgumentError("give one of --remove, --verify and --prune")
+    if (verify or prune) and url is not None:
+        raise ArgumentError("--verify and --prune are of all files in place: leave the URL out")
+    if verify or prune:
+        _tend(cache, prune=prune)
+        return
     if remove:
         removed, used = remove_caches(url, cache)
         say(f"{removed:,} removed" + (f"; {used:,} in use, which stay{'s' * (used == 1)}" if used else ""))
@@ -125,13 +143,45 @@ def cache(
             "in the cache" + ("" if there == count else ", which has no room for more")
         )
         return
+    from fastload.dataset.kept_folder import shares_of
+
     found = cached_datasets(cache)
     for each in found:
         say(
             f"{human_bytes(each.bytes):>10}  {each.opened:%Y-%m-%d %H:%M}  "
             f"{'in use' if each.used else '      '}  {each.url}"
         )
+        for share in shares_of(each.folder):
+            say(f"{'':>10}  {_described(share)}")
     say(f"{human_bytes(sum(each.bytes for each in found)):>10}  {counted(len(found), 'dataset')}")
+
+
+def _described(share: KeptShare) -> str:
+    parts = [f"{share.known:,} of {counted(share.images, 'image')} known"]
+    parts += [f"{share.forms:,} in the DCT form"] * bool(share.forms)
+    parts += [f"the files of {share.whole:,}"] * bool(share.whole)
+    return ", ".join(parts)
+
+
+def _tend(cache: str | None, *, prune: bool) -> None:
+    """Verifies or prunes what is kept of files in place."""
+    from fastload.dataset import kept_folder
+    from fastload.remote.cache_folder import CacheFolder, described
+
+    root = CacheFolder(cache)
+    try:
+        for folder in (each for each in root.datasets() if kept_folder.shares_of(each)):
+            if prune:
+                with root.lock.held():
+                    freed = kept_folder.prune(folder)
+                say(f"{human_bytes(freed):>10} given back  {described(folder)}")
+            else:
+                checked, damaged = kept_folder.verify(folder)
+                say(f"{checked:,} entries, {damaged:,} damaged, which were removed  {described(folder)}")
+    except OSError as error:
+        raise DatasetError(f"{root.path}: {error.strerror or error}") from error
+    finally:
+        root.close()
 
 
 class _Filled(ExitStack):

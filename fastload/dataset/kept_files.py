@@ -1,5 +1,5 @@
 """KeptFiles: the part of a cache folder that keeps image files in place for later epochs and runs: what was
-learnt of them, and the bytes of those that lie on a slow disk.
+learnt of them, JPEGs in their DCT form, and the bytes of those that lie on a slow disk.
 
 NOTE [ kept: one folder for the files of a place ]
 The files of a list have a dataset's folder in the cache folder, by the deepest folder that has all of them.
@@ -50,10 +50,12 @@ if sys.platform != "win32":
     import fcntl
 
 _TENDED_S = 0.25
-_SLAB, _SLOW_SLAB = 8 << 20, 256 << 20
-"""Bytes of one grant, for facts alone and for files: what a second may write."""
+_SLAB, _SLOW_SLAB = 64 << 20, 256 << 20
+"""Bytes of one grant, for facts and forms and for files: what a second may write."""
 _LEAST = 64 << 10
-_LOG = re.compile(r"(\d{5})\.log")
+_LOCAL = core.KEEP_FORMS
+"""Kept of files on a disk of this host."""
+LOG, TABLE = re.compile(r"(\d{5})\.log"), re.compile(r"[0-9a-f]{32}\.table")
 _PATHS = re.compile(r"([0-9a-f]{32})\.paths")
 _ROW, _HASH = core.KEPT_ROW, 8
 """Bytes of an image in a table, and of a path's hash."""
@@ -186,12 +188,12 @@ class KeptFiles(FilesFolder):
         if flags & os.O_CREAT:
             self._take_log()
         self.find_logs()
-        files.keep(self._kept, self.slow)
+        files.keep(self._kept, core.KEEP_BYTES if self.slow else _LOCAL)
 
     def find_logs(self) -> None:
         """Opens logs that other processes have made since. Raises nothing."""
         with suppress(OSError), dataset_folder(self.path) as opened:
-            names = [match for name in os.listdir(opened) if (match := _LOG.fullmatch(name))]
+            names = [match for name in os.listdir(opened) if (match := LOG.fullmatch(name))]
             for number in {int(match[1]) for match in names} - self._logs:
                 self._add_log(number, open_in_dataset(self._log(number), os.O_RDONLY))
 
@@ -267,10 +269,12 @@ class KeptFiles(FilesFolder):
         """Text on what is kept, for explain()."""
         if self._kept is None:
             return f"nothing is kept in {self.root.path}: {self.root.why or 'its size leaves no room'}"
-        facts, whole = self._kept.entries()
+        facts, whole, forms = self._kept.entries()
         shares = f"{facts:,} of {self._count:,} files are known"
         if self.slow:
             shares += f", and the bytes of {whole:,} are there, which lie on a slow disk"
+        else:
+            shares += f", and {forms:,} are there in the DCT form, which is made while the loop is busy"
         why = f"; it takes no more ({self.root.why or 'cache_size= is reached'})" * (
             self._full or not self.root.writable
         )

@@ -111,19 +111,24 @@ def test_machine_facts_name_no_host_and_no_path() -> None:
 
 
 OPEN = """
-import os, sys
+import mmap, os, sys
 fd = os.memfd_create("unmapped")
 os.write(fd, bytes(24 << 20))
+mapped = mmap.mmap(fd, 24 << 20) if "untouched" in sys.argv or "half" in sys.argv else None
+if "half" in sys.argv:
+    sum(mapped[: 12 << 20])
 print("up", flush=True)
 sys.stdin.read()
 """
 
 
 @needs_proc
-def test_shared_memory_that_nobody_maps_counts() -> None:
-    """A batch on its way lies in shared memory that is open, and mapped by no process."""
+@pytest.mark.parametrize("state", ["unmapped", "untouched", "half"])
+def test_shared_memory_that_nobody_has_touched_counts(state: str) -> None:
+    """A batch on its way lies in shared memory that is open, and mapped by no process; one that was not read
+    yet is mapped."""
     with subprocess.Popen(
-        [sys.executable, "-c", OPEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OPEN, state], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"

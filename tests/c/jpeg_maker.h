@@ -79,7 +79,7 @@ static void open_file(struct jpeg_decompress_struct *c, struct jpeg_error_mgr *e
 }
 
 /* The whole image at eighths/8, RGB (CMYK for 4 components); dimensions in *w, *h. */
-static unsigned char *decode_all(file f, int eighths, int *w, int *h) {
+__attribute__((unused)) static unsigned char *decode_all(file f, int eighths, int *w, int *h) {
     struct jpeg_decompress_struct c;
     struct jpeg_error_mgr errors;
     open_file(&c, &errors, f);
@@ -99,7 +99,7 @@ static unsigned char *decode_all(file f, int eighths, int *w, int *h) {
 }
 
 /* One number for all of a file's coefficients and quantisers, in a fixed order. */
-static uint64_t coefficient_hash(file f) {
+__attribute__((unused)) static uint64_t coefficient_hash(file f) {
     struct jpeg_decompress_struct c;
     struct jpeg_error_mgr errors;
     open_file(&c, &errors, f);

@@ -60,6 +60,12 @@ static bool is(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp,
     return same;
 }
 
+static uint64_t entries(const fl_kept *kept, fl_kept_part part) {
+    uint64_t of[FL_KEPT_PARTS];
+    fl_kept_entries(kept, of);
+    return of[part];
+}
+
 static fl_span text(const char *bytes) { return (fl_span){(const uint8_t *)bytes, strlen(bytes)}; }
 
 static void keeping(void) {
@@ -75,10 +81,19 @@ static void keeping(void) {
           !is(kept, 0, FL_KEPT_BYTES, 0, ""));
     CHECK(fl_kept_put(kept, 1, FL_KEPT_BYTES, 8, text("other")) && is(kept, 1, FL_KEPT_BYTES, 8, "other") &&
           !is(kept, 1, FL_KEPT_BYTES, 7, "bytes"));
-    CHECK(fl_kept_entries(kept, FL_KEPT_FACTS) == 2 && fl_kept_entries(kept, FL_KEPT_BYTES) == 1);
+    CHECK(fl_kept_put(kept, 0, FL_KEPT_DCT, 7, text("form")) &&
+          fl_kept_put(kept, 1, FL_KEPT_DCT, 7, (fl_span){NULL, 0}));
+    CHECK(entries(kept, FL_KEPT_FACTS) == 2 && entries(kept, FL_KEPT_BYTES) == 1 &&
+          entries(kept, FL_KEPT_DCT) == 1);
+    int log;
+    uint64_t offset;
+    uint32_t size;
+    CHECK(fl_kept_place(kept, 0, FL_KEPT_DCT, &log, &offset, &size) && size == 4 && offset == 15);
+    CHECK(!fl_kept_place(kept, 1, FL_KEPT_DCT, &log, &offset, &size) &&
+          !fl_kept_place(kept, 2, FL_KEPT_DCT, &log, &offset, &size));
     fl_kept_count(kept, &counts);
     CHECK(counts.put[FL_KEPT_BYTES] == 2 && counts.put[FL_KEPT_FACTS] == 2 && !counts.failed &&
-          counts.written == 4 * FL_KEPT_ENTRY + 15 && counts.granted == 1 << 20);
+          counts.written == 6 * FL_KEPT_ENTRY + 19 && counts.granted == 1 << 20);
     fl_kept_free(kept);
 
     kept = table_of(COUNT, FL_KEPT_ENTRY + 4); /* later: what is there is found, and the log grows */
@@ -91,7 +106,7 @@ static void keeping(void) {
     fl_kept_free(kept);
 
     kept = table_of(COUNT + 1, 0); /* of another list: begun anew */
-    CHECK(!fl_kept_entries(kept, FL_KEPT_FACTS) && !is(kept, 1, FL_KEPT_BYTES, 8, "other"));
+    CHECK(!entries(kept, FL_KEPT_FACTS) && !is(kept, 1, FL_KEPT_BYTES, 8, "other"));
     fl_kept_free(kept);
 }
 
@@ -211,12 +226,13 @@ static void slowly(void) {
     CHECK((size_t)snprintf(prefix, sizeof prefix, "%s/", folder) < sizeof prefix);
     fl_kept *kept = table_of(COUNT, 1 << 20);
     CHECK(fl_files_create(&files, prefix, names, sizeof names, COUNT, 1 << 20, &err) == FL_OK);
-    CHECK(fl_files_keep(files, kept, true, &err) == FL_OK && fl_files_slow(files));
+    CHECK(fl_files_keep(files, kept, FL_FILES_BYTES, &err) == FL_OK &&
+          fl_files_keeps(files, FL_FILES_BYTES) && !fl_files_keeps(files, FL_FILES_FORMS));
     pthread_t thread[THREADS];
     readers of[2] = {{files, true}, {files, false}};
     for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&thread[i], NULL, read_all, &of[i % 2]) == 0);
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(thread[i], NULL) == 0);
-    CHECK(fl_kept_entries(kept, FL_KEPT_BYTES) == COUNT);
+    CHECK(entries(kept, FL_KEPT_BYTES) == COUNT);
 
     const uint64_t now = fl_files_now(files, 0);
     CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK && stamp == now);

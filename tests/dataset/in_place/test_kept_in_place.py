@@ -15,30 +15,24 @@ from typing import Any
 import pytest
 import torch
 from in_place_helpers import EXACT, image_folder, save
+from kept_helpers import COUNT, folder_of, images, kept_of, known, loader_of, of_kind
 from pictures import photo
 from slow_disk import slow_disk
 from torch.utils.data import DataLoader
 from torchvision import datasets
 
 from fastload import FastLoader
+from fastload._native import core
 from fastload.dataset import kept_files
 from fastload.dataset.in_place import listed
-from fastload.dataset.in_place.torchvision import FileDataset
-from fastload.dataset.kept_files import KeptFiles
 from fastload.errors import ArgumentError, DatasetError
 from fastload.remote.caches import cached_datasets, remove_caches
 
-COUNT = 9
 
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """Pictures that are large enough for an index of 1.5 % of their size."""
-    for number in range(COUNT):
-        path = tmp_path / "tree" / f"class{number % 3}" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        photo(number, 480, 640).save(path, quality=95)
-    return tmp_path / "tree"
+@pytest.fixture(autouse=True)
+def no_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is converted, which happens at any time: see test_kept_forms.py."""
+    monkeypatch.setattr(kept_files, "_LOCAL", core.KEEP_FACTS)
 
 
 @pytest.fixture(params=["local", "slow"])
@@ -49,44 +43,10 @@ def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-def loader_of(tree: Path, cache: Path | str | None, **options: Any) -> FastLoader[Any]:
-    dataset = datasets.ImageFolder(str(tree), EXACT)
-    return FastLoader(dataset, batch_size=4, num_workers=2, engine="native", cache=cache, **options)
-
-
-def kept_of(loader: FastLoader[Any]) -> KeptFiles:
-    native = loader._fastload.read(loader).native
-    assert native is not None
-    assert isinstance(native.datasets[0], FileDataset)
-    _ = native.datasets[0]._listed.files
-    kept = native.datasets[0]._listed._kept
-    assert kept is not None
-    return kept
-
-
-def known(loader: FastLoader[Any]) -> tuple[int, int]:
-    """Files that are known, and those whose bytes are kept."""
-    return kept_of(loader)._table.entries()
-
-
 def found(loader: FastLoader[Any]) -> tuple[int, int]:
     """Times that facts and bytes were found by this loader."""
     counts = kept_of(loader)._table.counts()
     return counts["facts_found"], counts["bytes_found"]
-
-
-def images(loader: Any) -> torch.Tensor:
-    return torch.cat([batch[0] for batch in loader])
-
-
-def folder_of(cache: Path) -> Path:
-    """The one dataset's folder of a cache."""
-    (path,) = (each for each in cache.iterdir() if each.is_dir())
-    return path
-
-
-def of_kind(cache: Path, suffix: str) -> list[Path]:
-    return sorted(folder_of(cache).glob(f"*.{suffix}"))
 
 
 def test_another_run_begins_with_what_the_first_learnt(tree: Path, tmp_path: Path, disk: str) -> None:

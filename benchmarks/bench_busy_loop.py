@@ -1,0 +1,109 @@
+"""Files in place with a cache in a loop that is busy: the DCT form is made meanwhile, for later epochs.
+
+    python benchmarks/bench_busy_loop.py [--rounds 5] [--times 16] [--corpus FOLDER] [--save busy_loop]
+
+Method: a folder with --times copies of each photograph of the corpus. RandomResizedCrop(224), flip, ToTensor
+of torchvision for all; batches of 64; every turn takes all the samples; all is in the page cache. In turn,
+each round: an epoch, not the first, of a FastLoader without a cache; the third epoch of one with a new cache
+whose loop waits for its batches from the first on; two epochs, which are not counted, of one with a new cache
+whose loop is held to half of that rate by sleeping after each batch, and its third epoch, which is not held;
+an epoch of the same images packed with --encode dct.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import common
+from bench_in_place import epoch
+
+from fastload import FastLoader, PackedDataset
+from fastload.bench import harness
+
+OPTIONS: dict[str, Any] = {"batch_size": 64, "shuffle": True, "seed": 1, "engine": "native"}
+
+
+def held(loader: Iterable[Any], batch_s: float) -> None:
+    """An epoch of a loop that works as long on each batch as making it takes."""
+    for _ in loader:
+        time.sleep(batch_s)
+
+
+def turns(tree: Path, packed: Path, caches: Path, workers: int) -> list[tuple[str, str, harness.Round]]:
+    """The turns of a round, in order."""
+    from torchvision import datasets, transforms
+
+    steps = transforms.Compose(
+        [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.ToTensor()]
+    )
+    options = OPTIONS | {"num_workers": workers}
+    plain = FastLoader(datasets.ImageFolder(str(tree), steps), **options)
+    epoch(plain)
+    plain_s = [0.0]
+
+    def plainly(_: int) -> common.Json:
+        found = epoch(plain)
+        plain_s[0] = OPTIONS["batch_size"] / found["images_per_s"]
+        return found
+
+    def cached(name: str) -> FastLoader[Any]:
+        shutil.rmtree(caches / name, ignore_errors=True)
+        return FastLoader(datasets.ImageFolder(str(tree), steps), cache=caches / name, **options)
+
+    def saturated(_: int) -> common.Json:
+        with cached("saturated") as loader:
+            epoch(loader)
+            epoch(loader)
+            return epoch(loader)
+
+    def after_held(_: int) -> common.Json:
+        with cached("held") as loader:
+            for _ in range(2):
+                held(loader, 2 * plain_s[0])
+            return epoch(loader)
+
+    def from_packed(_: int) -> common.Json:
+        with FastLoader(PackedDataset(packed, transform=steps), **options) as loader:
+            return epoch(loader)
+
+    return [
+        ("plain", "FastLoader, no cache", plainly),
+        ("saturated", "with cache=, epoch 3 of a loop that waits", saturated),
+        ("held", "with cache=, epoch 3, after two held to half the rate", after_held),
+        ("packed", "FastLoader, packed with dct", from_packed),
+    ]
+
+
+def main() -> int:
+    """Measures in a temporary folder."""
+    parser = common.parser(__doc__, rounds=5)
+    parser.add_argument("--times", type=int, default=16, help="How often the corpus is listed.")
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    import torchvision_ops  # noqa: F401  (beside torch's CPU build)
+
+    tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
+    packed = common.pack_fresh(tree, f"{tree.name}-dct.fl", workers=arguments.workers, encode="dct")
+    with tempfile.TemporaryDirectory() as scratch:
+        all_turns = turns(tree, packed, Path(scratch), arguments.workers)
+        rows = harness.interleave(all_turns, arguments.rounds, common.note)
+    common.show_rates("A loop that is busy", rows)
+    by_name = dict(zip((name for name, *_ in all_turns), rows, strict=True))
+    targets = [
+        common.Target(title, harness.ratio(by_name[top], by_name[bottom], "images_per_s"), bound)
+        for title, top, bottom, bound in (
+            ("epoch 3 after two held to half the rate / packed with dct", "held", "packed", 0.95),
+            ("epoch 3 of a loop that waits / without a cache", "saturated", "plain", 0.97),
+        )
+    ]
+    return common.finish("busy_loop", arguments, targets, rows=[row.to_json() for row in rows])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
