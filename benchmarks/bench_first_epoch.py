@@ -1,6 +1,7 @@
 """The first epochs of files in place with a cache, on a local disk and on a slow one.
 
-    python benchmarks/bench_first_epoch.py [--rounds 5] [--times 6] [--delay-ms 20] [--save first_epoch]
+    python benchmarks/bench_first_epoch.py [--rounds 5] [--times 6] [--delay-ms 20] [--format png] [--save
+    first_epoch]
 
 Method: a folder with --times copies of each photograph of the corpus, as it lies on the local disk, and shown
 by a FUSE file system on which each open takes --delay-ms (tests/slow_disk.c); any number of opens wait at
@@ -8,7 +9,9 @@ once. RandomResizedCrop(224), flip, ToTensor of torchvision for all; batches of 
 samples. In turn, each round: of the slow disk an epoch of torch's DataLoader and of a FastLoader without a
 cache, and the first and the second epoch of one with a new cache folder on the local disk; of the local disk
 the first and the second epoch of a FastLoader without a cache, and with a new one. The page cache has
-what is on the local disk. FUSE's kernel side caches neither files nor, for long, their status.
+what is on the local disk. FUSE's kernel side caches neither files nor, for long, their status. With --format
+png Pillow made PNGs of the photographs, and torch's DataLoader reads them from the local disk as well; there
+is no slow one.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import common
-from bench_in_place import epoch
+from bench_in_place import converted, epoch
 
 from fastload import FastLoader
 from fastload.bench import harness
@@ -59,29 +62,31 @@ def turns(tree: Path, disk: str, caches: Path, workers: int) -> list[Any]:
         (f"{disk}-cache", f"FastLoader with cache=, {disk} disk, epoch 1", first(True)),
         (f"{disk}-cache-2", f"FastLoader with cache=, {disk} disk, epoch 2", second(True)),
     ]
-    if disk == "slow":
-        del made[1]
-        made.insert(0, ("slow-torch", "torch DataLoader, slow disk", lambda _: epoch(reference)))
-    return made
+    torchs = (f"{disk}-torch", f"torch DataLoader, {disk} disk", lambda _: epoch(reference))
+    return [torchs, made[0], *made[2:]] if disk == "slow" else [torchs, *made]
 
 
 def main() -> int:
     """Measures in a temporary folder."""
     parser = common.parser(__doc__, rounds=5)
     parser.add_argument("--times", type=int, default=6, help="How often the corpus is listed.")
+    parser.add_argument("--format", choices=("png",), default="", help="The photographs as PNGs.")
     parser.add_argument("--delay-ms", type=int, default=20, help="What each open of the slow disk takes.")
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import torchvision_ops  # noqa: F401  (beside torch's CPU build)
     from slow_disk import slow_disk
 
-    tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
+    source = common.corpus(arguments.corpus, "in500")
+    tree = common.copies(converted(source, "png") if arguments.format else source, arguments.times)
     with (
         tempfile.TemporaryDirectory() as scratch,
         slow_disk(tree, Path(scratch) / "fuse", arguments.delay_ms) as mount,
     ):
         caches, workers = Path(scratch) / "caches", arguments.workers
-        all_turns = [*turns(mount, "slow", caches, workers), *turns(tree, "local", caches, workers)]
+        all_turns = turns(tree, "local", caches, workers)
+        if not arguments.format:
+            all_turns = [*turns(mount, "slow", caches, workers), *all_turns[1:]]
         rows = harness.interleave(all_turns, arguments.rounds, common.note)
     common.show_rates("The first epochs", rows)
     by_name = dict(zip((name for name, *_ in all_turns), rows, strict=True))
@@ -92,13 +97,16 @@ def main() -> int:
     targets = [
         common.Target(title, rate(top, bottom), bound)
         for title, top, bottom, bound in (
+            ("epoch 2 with cache= / torch DataLoader", "local-cache-2", "local-torch", 5.0),
             ("slow disk, epoch 1 / torch DataLoader", "slow-cache", "slow-torch", 10.0),
             ("slow disk, epoch 2 / local disk, epoch 2", "slow-cache-2", "local-cache-2", 0.95),
             ("local disk, epoch 1, with cache= / without", "local-cache", "local-plain", 0.92),
             ("local disk, epoch 2, with cache= / without", "local-cache-2", "local-plain-2", 0.97),
         )
+        if {top, bottom} <= by_name.keys()
     ]
-    return common.finish("first_epoch", arguments, targets, rows=[row.to_json() for row in rows])
+    name = "_".join(filter(None, ("first_epoch", arguments.format)))
+    return common.finish(name, arguments, targets, rows=[row.to_json() for row in rows])
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         engine: "auto": native threads if they can make every sample. "native": native threads, or an
             ArgumentError. "python": the dataset's own code makes every sample: torch's results bit for bit.
             None: FASTLOAD_ENGINE, or "auto".
-        cache: a folder for what was learnt of image files, their DCT form, and files of a slow disk; "auto":
+        cache: a folder for what was learnt of image files, faster forms, and files of a slow disk; "auto":
             FASTLOAD_CACHE, or the user's. Of a path in a bucket: its PackedDataset's.
         cache_size: most bytes in it, as an int or "200GiB". None: 0.8 of the free ones.
         transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.

@@ -10,8 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/decoder_planes.h"
 #include "engine/decoders.h"
 #include "jpeg/dct.h"
+#include "store/place.h"
 
 enum {
     LEAST_PRIORITY =
@@ -27,8 +29,9 @@ typedef struct helper {
     fl_converter *converter;
     uint32_t number;
     pthread_t thread;
-    fl_jpeg_dct *dct; /* made with the first image */
-    fl_buffer file, facts;
+    fl_jpeg_dct *dct; /* made with the first JPEG */
+    void *png;        /* with the first PNG */
+    fl_buffer file, facts, form;
     uint32_t source; /* that it is at, and the image in it */
     uint64_t index;
     bool found; /* something to do in this round */
@@ -61,6 +64,32 @@ static bool nap(fl_converter *converter, int64_t ms) {
     return ending;
 }
 
+/* The DCT form; empty: the file has none. False: for want of memory it is not known. */
+static bool form_of_jpeg(helper *self, const fl_source *source, fl_span bytes, fl_span *form) {
+    if (!self->dct && fl_jpeg_dct_create(&self->dct, NULL)) return false;
+    if (fl_jpeg_dct_encode(self->dct, bytes.bytes, bytes.size, source->max_pixels, &form->bytes, &form->size,
+                           NULL))
+        *form = (fl_span){NULL, 0};
+    return true;
+}
+
+/* The pixels of a PNG; otherwise as form_of_jpeg(). False, too: there is no room for them now. */
+static bool form_of_png(helper *self, const fl_source *source, fl_span bytes, fl_span *form) {
+    const fl_decoder *png = fl_decoder_at(fl_decoder_find(FL_RECORD_KIND_PNG));
+    const fl_stored stored = {FL_RECORD_KIND_PNG, bytes, {NULL, 0}, true};
+    fl_image_form says;
+    fl_view image;
+    if (!self->png && png->create(&self->png, NULL)) return false;
+    if (png->open(self->png, &stored, source->max_pixels, &says, NULL)) return true;
+    const uint64_t size = 3 * (uint64_t)says.width * says.height + FL_RECORD_RAW_HEADER;
+    if (size > FL_PLACE_MOST) return true;
+    if (!fl_files_has_room(source->files, size)) return false;
+    fl_box whole = {0, 0, says.width, says.height};
+    if (png->decode(self->png, &whole, 8, &image, NULL)) return true;
+    *form = fl_decoder_raw_of(&image, &self->form);
+    return form->size != 0;
+}
+
 /* Converts an image whose file is still the one of that stamp. */
 static void convert(helper *self, const fl_source *source, uint64_t index, uint64_t stamp) {
     fl_span bytes, facts, form = {NULL, 0};
@@ -69,12 +98,9 @@ static void convert(helper *self, const fl_source *source, uint64_t index, uint6
         !fl_files_known(source->files, index, stamp, &self->facts, &facts) ||
         !fl_files_has_room(source->files, bytes.size))
         return;
-    if (fl_decoder_sniff(bytes) == FL_RECORD_KIND_JPEG) {
-        if (!self->dct && fl_jpeg_dct_create(&self->dct, NULL)) return;
-        if (fl_jpeg_dct_encode(self->dct, bytes.bytes, bytes.size, source->max_pixels, &form.bytes,
-                               &form.size, NULL))
-            form = (fl_span){NULL, 0};
-    }
+    const fl_record_kind kind = fl_decoder_sniff(bytes);
+    if (kind == FL_RECORD_KIND_JPEG && !form_of_jpeg(self, source, bytes, &form)) return;
+    if (kind == FL_RECORD_KIND_PNG && !form_of_png(self, source, bytes, &form)) return;
     self->found |= fl_files_convert(source->files, index, stamp, form);
 }
 
@@ -122,6 +148,8 @@ static void *run(void *arg) {
     fl_jpeg_dct_free(self->dct);
     fl_buffer_free(&self->file);
     fl_buffer_free(&self->facts);
+    fl_buffer_free(&self->form);
+    fl_decoder_at(fl_decoder_find(FL_RECORD_KIND_PNG))->free(self->png);
     return NULL;
 }
 

@@ -1,8 +1,9 @@
-/* engine/converter: threads that make the DCT form of JPEG files, with the time that nobody wants.
+/* engine/converter: threads that make forms of image files that are decoded faster, the DCT form of JPEGs and
+ * the pixels of PNGs, with the time that nobody wants.
  *
  * NOTE [ converter: time that nobody wants ]
  * Each image that an epoch proved sound is read once more, coded, compared with what it was made of, and kept
- * (store/kept.h); later epochs decode that in half the time. It costs as much as an image of an epoch does. So
+ * (store/kept.h); later epochs decode that in half the time, or less. It costs as much as an image of an epoch does. So
  * these threads have the least priority, and convert only while a pool rests: all batches that were asked for
  * are made, and the loop is busy with one. A loop that waits for its batches sees nothing of them. Each thread
  * has the images of its own number, and goes through them again and again, after longer and longer pauses

@@ -91,5 +91,17 @@ static fl_code decode_raw(void *state, fl_box *box, int eighths, fl_view *view, 
     return FL_OK;
 }
 
+fl_span fl_decoder_raw_of(const fl_view *image, fl_buffer *buffer) {
+    const size_t row = 3 * (size_t)image->width;
+    if (fl_resize_fit(buffer, row * image->height + FL_RECORD_RAW_HEADER, 1, NULL)) return (fl_span){NULL, 0};
+    uint8_t *out = buffer->bytes;
+    const uint32_t header[3] = {image->height, image->width, 3};
+    for (int i = 0; i < 3; i++)
+        for (int byte = 0; byte < 4; byte++) out[4 * i + byte] = (uint8_t)(header[i] >> 8 * byte);
+    for (uint32_t y = 0; y < image->height; y++)
+        memcpy(out + FL_RECORD_RAW_HEADER + y * row, (const uint8_t *)image->pixels + y * image->stride, row);
+    return (fl_span){out, row * image->height + FL_RECORD_RAW_HEADER};
+}
+
 const fl_decoder fl_decoder_raw = {FL_RECORD_KIND_RAW, "raw",      false, NULL, create_raw, free,
                                    open_raw,           decode_raw, NULL};

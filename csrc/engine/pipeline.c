@@ -5,12 +5,15 @@
 
 #include "common/bytes.h"
 #include "common/clock.h"
+#include "engine/decoder_planes.h"
 #include "engine/decoders.h"
+#include "jpeg/dct_form.h"
 #include "jpeg/entropy.h"
 #include "jpeg/exif.h"
 #include "jpeg/libjpeg.h"
 #include "jpeg/transcode.h"
 #include "store/attached.h"
+#include "store/place.h"
 #include "store/record.h"
 
 struct fl_worker {
@@ -20,6 +23,7 @@ struct fl_worker {
     fl_jpeg_entropy *entropy; /* made for the first image file; packed data need none */
     fl_buffer file;  /* the image file, or the attached image, last read */
     fl_buffer facts; /* what is kept of it */
+    fl_buffer form;  /* what is to be kept of it */
     uint64_t stamp; /* of the files outside of the store that the row under way was read from; 0: of none */
     _Atomic(fl_trace *) trace; /* NULL: it is not traced. See NOTE [ trace: one writer, one reader ] */
     fl_trace_event row;        /* what the events of the row under way have in common, if it is traced */
@@ -47,6 +51,7 @@ void fl_worker_free(fl_worker *worker) {
     fl_jpeg_entropy_free(worker->entropy);
     fl_buffer_free(&worker->file);
     fl_buffer_free(&worker->facts);
+    fl_buffer_free(&worker->form);
     fl_renderer_free(worker->renderer);
     free(worker);
 }
@@ -156,9 +161,9 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
 static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found,
                          int64_t *proving_ns, fl_error *err) {
     uint64_t stamp = 0;
-    if (fl_files_takes(source->files, FL_RECORD_KIND_JPEG) &&
-        fl_files_converted(source->files, index, &worker->file, &found->data, &stamp)) {
-        *found = (fl_stored){.kind = FL_RECORD_KIND_DCT, .data = found->data, .sound = true};
+    if (fl_files_converted(source->files, index, &worker->file, &found->data, &stamp)) {
+        const bool dct = fl_jpeg_dct_is(found->data.bytes, found->data.size);
+        *found = (fl_stored){dct ? FL_RECORD_KIND_DCT : FL_RECORD_KIND_RAW, found->data, {NULL, 0}, true};
         worker->stamp = stamp;
         add(&worker->counters.bytes, found->data.size);
         return FL_OK;
@@ -267,6 +272,23 @@ static fl_code open_items(fl_worker *worker, const fl_source *source, uint64_t i
                                  record, err);
 }
 
+/* Decodes all of a PNG that comes for the first time, and keeps its pixels, where its file's form is kept and
+ * there is room. */
+static fl_code keep_pixels(fl_worker *worker, const fl_source *source, uint64_t index, const fl_stored *found,
+                           const fl_image_form *form, fl_error *err) {
+    fl_view image;
+    const uint64_t size = 3 * (uint64_t)form->width * form->height + FL_RECORD_RAW_HEADER;
+    if (found->kind != FL_RECORD_KIND_PNG || found->sound || !source->files ||
+        !fl_files_keeps(source->files, FL_FILES_FORMS) || size > FL_PLACE_MOST ||
+        !fl_files_has_room(source->files, size))
+        return FL_OK;
+    const fl_code code = fl_renderer_whole(worker->renderer, &image, err);
+    if (code) return code;
+    const fl_span pixels = fl_decoder_raw_of(&image, &worker->form);
+    if (pixels.size) (void)fl_files_convert(source->files, index, worker->stamp, pixels);
+    return FL_OK;
+}
+
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
     fl_stored found = {.sound = false};
@@ -286,6 +308,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     code = open_image(worker, source, &found, &form, err);
     if (!code && source->files && fl_files_upright(source->files) && form.may_turn)
         code = fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
+    if (!code) code = keep_pixels(worker, source, key.index, &found, &form, err);
     if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
     if (code) return code;
     fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;

@@ -106,6 +106,16 @@ void fl_renderer_give(fl_renderer *renderer, const fl_view *image) {
         .width = image->width, .height = image->height, .channels = image->channels, .depth = image->depth};
 }
 
+fl_code fl_renderer_whole(fl_renderer *renderer, fl_view *image, fl_error *err) {
+    const int64_t start = fl_clock_ns(), opening = renderer->opening_ns;
+    const fl_decoder *decoder = fl_decoder_at(renderer->opened);
+    fl_box whole = {0, 0, renderer->form.width, renderer->form.height};
+    const fl_code code = decoder->decode(renderer->states[renderer->opened], &whole, 8, image, err);
+    if (!code) fl_renderer_give(renderer, image);
+    renderer->opening_ns = opening + fl_clock_ns() - start;
+    return code;
+}
+
 int64_t fl_renderer_opening_ns(const fl_renderer *renderer) { return renderer->opening_ns; }
 
 /* The part of the box whose pixels the visible window needs: all of it when nothing is resampled away, else

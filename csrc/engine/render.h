@@ -58,6 +58,9 @@ fl_code fl_renderer_open(fl_renderer *renderer, const fl_stored *image, uint64_t
 /* Takes pixels in place of an image to open. They stay valid until fl_render has returned. */
 void fl_renderer_give(fl_renderer *renderer, const fl_view *image);
 
+/* Decodes all of the image that is open, of RGB, and takes these pixels. */
+fl_code fl_renderer_whole(fl_renderer *renderer, fl_view *image, fl_error *err);
+
 /* What the last fl_renderer_open took; the next fl_render adds it to its decode. */
 int64_t fl_renderer_opening_ns(const fl_renderer *renderer);
 

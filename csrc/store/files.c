@@ -309,17 +309,17 @@ fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_spa
 
 bool fl_files_converted(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp) {
     struct stat st;
-    if (!fl_files_keeps(files, FL_FILES_FORMS) || !fl_kept_stamp(files->kept, index, FL_KEPT_DCT) ||
+    if (!fl_files_keeps(files, FL_FILES_FORMS) || !fl_kept_stamp(files->kept, index, FL_KEPT_FORM) ||
         !status_of(files, index, &st) || !S_ISREG(st.st_mode) || is_other(files, index, &st))
         return false;
     *stamp = stamp_of(files, &st);
-    return fl_kept_find(files->kept, index, FL_KEPT_DCT, *stamp, buffer, bytes) && bytes->size;
+    return fl_kept_find(files->kept, index, FL_KEPT_FORM, *stamp, buffer, bytes) && bytes->size;
 }
 
 uint64_t fl_files_to_convert(const fl_files *files, uint64_t index) {
     if (!fl_files_keeps(files, FL_FILES_FORMS)) return 0;
     const uint64_t stamp = fl_kept_stamp(files->kept, index, FL_KEPT_FACTS);
-    return stamp && fl_kept_stamp(files->kept, index, FL_KEPT_DCT) == stamp ? 0 : stamp;
+    return stamp && fl_kept_stamp(files->kept, index, FL_KEPT_FORM) == stamp ? 0 : stamp;
 }
 
 bool fl_files_has_room(const fl_files *files, uint64_t bytes) {
@@ -327,7 +327,7 @@ bool fl_files_has_room(const fl_files *files, uint64_t bytes) {
 }
 
 bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form) {
-    return fl_kept_put(files->kept, index, FL_KEPT_DCT, stamp, form);
+    return fl_kept_put(files->kept, index, FL_KEPT_FORM, stamp, form);
 }
 
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer,
@@ -379,7 +379,7 @@ bool fl_files_ahead(fl_files *files, uint64_t index) {
     if (index >= files->count) return false;
     if (files->fetched) return fetch(files, index);
     if (fl_files_keeps(files, FL_FILES_FORMS) &&
-        fl_kept_place(files->kept, index, FL_KEPT_DCT, &fd, &offset, &size))
+        fl_kept_place(files->kept, index, FL_KEPT_FORM, &fd, &offset, &size))
         return fl_page_cache_ahead(&files->cache, fd, offset, size, UINT32_MAX);
     if (open_entry(files, index, &fd, &st, &part, NULL)) return false;
     const bool found = fl_page_cache_ahead(&files->cache, fd, part.offset, (uint32_t)part.size, UINT32_MAX);

@@ -56,7 +56,7 @@ bool fl_files_takes(const fl_files *files, uint32_t kind); /* without that: any 
 
 typedef enum fl_files_keeping {
     FL_FILES_FACTS, /* what is learnt */
-    FL_FILES_FORMS, /* and the DCT form of JPEGs, from which they are then decoded: see fl_files_convert() */
+    FL_FILES_FORMS, /* and FL_KEPT_FORM, from which images are then decoded: see fl_files_convert() */
     FL_FILES_BYTES /* and the bytes of files, which are then read from there: the files lie on a slow disk. A
                      * stamp is that of fl_place_content_stamp(), and fl_files_ahead() reads whole files */
 } fl_files_keeping;
@@ -80,11 +80,11 @@ uint64_t fl_files_now(const fl_files *files, uint64_t index);
  * valid as long as `files`, and until the buffer is used again. */
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer, fl_span *found);
 
-/* True if the DCT form of entry `index` is kept, of its file as it is now: that is then in the buffer, until it
+/* True if the form of entry `index` is kept, of its file as it is now: that is then in the buffer, until it
  * is used again, and the file's stamp. index < count. */
 bool fl_files_converted(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp);
 
-/* The stamp with which the file of entry `index` was proved sound, if of that file neither its DCT form nor
+/* The stamp with which the file of entry `index` was proved sound, if of that file neither its form nor
  * that it has none is kept; else 0. It asks no file. index < count. */
 uint64_t fl_files_to_convert(const fl_files *files, uint64_t index);
 

@@ -207,7 +207,7 @@ void fl_kept_entries(const fl_kept *kept, uint64_t entries[FL_KEPT_PARTS]) {
         const uint64_t there = size < 0 ? 0 : (uint64_t)size / sizeof *some;
         for (uint64_t i = 0; i < there; i++) {
             const uint64_t part = (at + i) % FL_KEPT_PARTS;
-            entries[part] += some[i].stamp && (part != FL_KEPT_DCT || some[i].size);
+            entries[part] += some[i].stamp && (part != FL_KEPT_FORM || some[i].size);
         }
         if (there < SCANNED) break;
     }

@@ -28,7 +28,8 @@ typedef struct fl_kept fl_kept;
 typedef enum fl_kept_part {
     FL_KEPT_FACTS, /* that the file is sound, and its entropy index, which may be empty */
     FL_KEPT_BYTES, /* the file's bytes */
-    FL_KEPT_DCT, /* the DCT form of a JPEG; empty: it has none */
+    FL_KEPT_FORM, /* what is decoded faster: the DCT form of a JPEG, or the pixels of a PNG as those of an
+                    * FL_RECORD_KIND_RAW; empty: it has none */
     FL_KEPT_PARTS
 } fl_kept_part;
 
@@ -80,7 +81,7 @@ typedef struct fl_kept_counts {
 
 void fl_kept_count(const fl_kept *kept, fl_kept_counts *out);
 
-/* Images that have an entry of each part; of the DCT form, one that is not empty. It reads the whole table. */
+/* Images that have an entry of each part; of the form, one that is not empty. It reads the whole table. */
 void fl_kept_entries(const fl_kept *kept, uint64_t entries[FL_KEPT_PARTS]);
 
 uint32_t fl_kept_live(void); /* of this process, made and not yet freed: a test ends with zero */

@@ -118,7 +118,7 @@ cdef extern from "store/kept.h" nogil:
     ctypedef enum fl_kept_part:
         FL_KEPT_FACTS
         FL_KEPT_BYTES
-        FL_KEPT_DCT
+        FL_KEPT_FORM
         FL_KEPT_PARTS
     enum:
         FL_KEPT_LOGS, FL_KEPT_HEAD, FL_KEPT_ENTRY

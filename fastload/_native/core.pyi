@@ -126,7 +126,7 @@ KEPT_LOGS: int
 KEPT_MAGIC: bytes
 KEPT_FACTS: int
 KEPT_BYTES: int
-KEPT_DCT: int
+KEPT_FORM: int
 KEPT_HEAD: int
 KEPT_ROW: int
 

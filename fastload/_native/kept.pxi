@@ -2,7 +2,7 @@
 
 from fastload._native.c_common cimport fl_code, fl_error
 from fastload._native.c_store cimport (
-    FL_KEPT_BYTES, FL_KEPT_DCT, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_MAGIC, FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
+    FL_KEPT_BYTES, FL_KEPT_FORM, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_MAGIC, FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
     fl_kept_create, fl_kept_entries, fl_kept_free, fl_kept_grant, fl_kept_log,
 )
 
@@ -10,7 +10,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 KEPT_LOGS = FL_KEPT_LOGS
 KEPT_MAGIC = FL_KEPT_MAGIC[:8]
-KEPT_FACTS, KEPT_BYTES, KEPT_DCT = FL_KEPT_FACTS, FL_KEPT_BYTES, FL_KEPT_DCT
+KEPT_FACTS, KEPT_BYTES, KEPT_FORM = FL_KEPT_FACTS, FL_KEPT_BYTES, FL_KEPT_FORM
 KEPT_HEAD, KEPT_ROW = FL_KEPT_HEAD, FL_KEPT_ENTRY * FL_KEPT_PARTS
 
 
@@ -75,6 +75,6 @@ cdef class Kept:
         return {
             "facts_put": c.put[<int>FL_KEPT_FACTS], "bytes_put": c.put[<int>FL_KEPT_BYTES],
             "facts_found": c.found[<int>FL_KEPT_FACTS], "bytes_found": c.found[<int>FL_KEPT_BYTES],
-            "dct_put": c.put[<int>FL_KEPT_DCT], "dct_found": c.found[<int>FL_KEPT_DCT],
+            "forms_put": c.put[<int>FL_KEPT_FORM], "forms_found": c.found[<int>FL_KEPT_FORM],
             "granted": c.granted, "written": c.written, "left_out": c.left_out, "failed": c.failed,
         }

@@ -158,7 +158,7 @@ def cache(
 
 def _described(share: KeptShare) -> str:
     parts = [f"{share.known:,} of {counted(share.images, 'image')} known"]
-    parts += [f"{share.forms:,} in the DCT form"] * bool(share.forms)
+    parts += [f"{share.forms:,} in a form that decodes faster"] * bool(share.forms)
     parts += [f"the files of {share.whole:,}"] * bool(share.whole)
     return ", ".join(parts)
 

@@ -1,5 +1,5 @@
 """KeptFiles: the part of a cache folder that keeps image files in place for later epochs and runs: what was
-learnt of them, JPEGs in their DCT form, and the bytes of those that lie on a slow disk.
+learnt of them, forms that decode faster, and the bytes of those that lie on a slow disk.
 
 NOTE [ kept: one folder for the files of a place ]
 The files of a list have a dataset's folder in the cache folder, by the deepest folder that has all of them.
@@ -274,7 +274,7 @@ class KeptFiles(FilesFolder):
         if self.slow:
             shares += f", and the bytes of {whole:,} are there, which lie on a slow disk"
         else:
-            shares += f", and {forms:,} are there in the DCT form, which is made while the loop is busy"
+            shares += f", and {forms:,} are there in a form that decodes faster, made while the loop is busy"
         why = f"; it takes no more ({self.root.why or 'cache_size= is reached'})" * (
             self._full or not self.root.writable
         )

@@ -59,8 +59,8 @@ def _share(table: Path) -> KeptShare:
     for _, entries in _blocks(table):
         there = (entries["stamp"] != 0).reshape(-1, _PARTS)
         filled = (entries["size"] > 0).reshape(-1, _PARTS)
-        counts += np.where(np.arange(_PARTS) == core.KEPT_DCT, there & filled, there).sum(axis=0)
-    known, whole, forms = (int(counts[part]) for part in (core.KEPT_FACTS, core.KEPT_BYTES, core.KEPT_DCT))
+        counts += np.where(np.arange(_PARTS) == core.KEPT_FORM, there & filled, there).sum(axis=0)
+    known, whole, forms = (int(counts[part]) for part in (core.KEPT_FACTS, core.KEPT_BYTES, core.KEPT_FORM))
     return KeptShare(_count(table), known, whole, forms)
 
 

@@ -58,7 +58,7 @@ static fl_files *files_of(fl_kept **kept, fl_files_keeping keeping, uint64_t roo
 static uint64_t forms(const fl_kept *kept) {
     uint64_t of[FL_KEPT_PARTS];
     fl_kept_entries(kept, of);
-    return of[FL_KEPT_DCT];
+    return of[FL_KEPT_FORM];
 }
 
 /* Waits up to 20 s until there are so many; false: there are not. */
@@ -124,7 +124,7 @@ static void converting(void) {
           !fl_files_to_convert(files, UNKNOWN));
     fl_kept_counts counts;
     fl_kept_count(kept, &counts);
-    CHECK(counts.put[FL_KEPT_DCT] == 5); /* each once */
+    CHECK(counts.put[FL_KEPT_FORM] == 5); /* each once */
 
     /* A file that was written again has no form until it was proved sound again. */
     const file before = pictures[0];

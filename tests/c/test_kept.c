@@ -81,16 +81,16 @@ static void keeping(void) {
           !is(kept, 0, FL_KEPT_BYTES, 0, ""));
     CHECK(fl_kept_put(kept, 1, FL_KEPT_BYTES, 8, text("other")) && is(kept, 1, FL_KEPT_BYTES, 8, "other") &&
           !is(kept, 1, FL_KEPT_BYTES, 7, "bytes"));
-    CHECK(fl_kept_put(kept, 0, FL_KEPT_DCT, 7, text("form")) &&
-          fl_kept_put(kept, 1, FL_KEPT_DCT, 7, (fl_span){NULL, 0}));
+    CHECK(fl_kept_put(kept, 0, FL_KEPT_FORM, 7, text("form")) &&
+          fl_kept_put(kept, 1, FL_KEPT_FORM, 7, (fl_span){NULL, 0}));
     CHECK(entries(kept, FL_KEPT_FACTS) == 2 && entries(kept, FL_KEPT_BYTES) == 1 &&
-          entries(kept, FL_KEPT_DCT) == 1);
+          entries(kept, FL_KEPT_FORM) == 1);
     int log;
     uint64_t offset;
     uint32_t size;
-    CHECK(fl_kept_place(kept, 0, FL_KEPT_DCT, &log, &offset, &size) && size == 4 && offset == 15);
-    CHECK(!fl_kept_place(kept, 1, FL_KEPT_DCT, &log, &offset, &size) &&
-          !fl_kept_place(kept, 2, FL_KEPT_DCT, &log, &offset, &size));
+    CHECK(fl_kept_place(kept, 0, FL_KEPT_FORM, &log, &offset, &size) && size == 4 && offset == 15);
+    CHECK(!fl_kept_place(kept, 1, FL_KEPT_FORM, &log, &offset, &size) &&
+          !fl_kept_place(kept, 2, FL_KEPT_FORM, &log, &offset, &size));
     fl_kept_count(kept, &counts);
     CHECK(counts.put[FL_KEPT_BYTES] == 2 && counts.put[FL_KEPT_FACTS] == 2 && !counts.failed &&
           counts.written == 6 * FL_KEPT_ENTRY + 19 && counts.granted == 1 << 20);

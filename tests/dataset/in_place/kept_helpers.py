@@ -69,7 +69,7 @@ def come(loader: FastLoader[object], count: int = COUNT) -> bool:
 
 def used(loader: FastLoader[object]) -> int:
     """Images that were decoded from their form."""
-    return kept_of(loader)._table.counts()["dct_found"]
+    return kept_of(loader)._table.counts()["forms_found"]
 
 
 def expected(tree: Path) -> torch.Tensor:

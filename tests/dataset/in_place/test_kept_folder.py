@@ -49,15 +49,15 @@ def cache(tree: Path, tmp_path: Path) -> Path:
 def come_again(loader: FastLoader[Any]) -> bool:
     """Waits until the forms of half of the files, which have changed, are made again."""
     deadline = time.monotonic() + 30
-    while kept_of(loader)._table.counts()["dct_put"] < COUNT // 2 and time.monotonic() < deadline:
+    while kept_of(loader)._table.counts()["forms_put"] < COUNT // 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    return kept_of(loader)._table.counts()["dct_put"] >= COUNT // 2
+    return kept_of(loader)._table.counts()["forms_put"] >= COUNT // 2
 
 
 def test_listed(cache: Path) -> None:
     (share,) = kept_folder.shares_of(folder_of(cache))
     assert share == (COUNT, COUNT, 0, COUNT)
-    assert f"{COUNT} of {COUNT} images known, {COUNT} in the DCT form" in run(cache)
+    assert f"{COUNT} of {COUNT} images known, {COUNT} in a form that decodes faster" in run(cache)
 
 
 def test_listed_with_the_files_of_a_slow_disk(
@@ -107,7 +107,7 @@ def test_room_of_files_that_changed_is_given_back(tree: Path, cache: Path) -> No
         assert known(loader) == (COUNT, 0)
         assert torch.equal(images(loader), expected(tree))
         assert used(loader) >= COUNT
-        assert not kept_of(loader)._table.counts()["dct_put"]
+        assert not kept_of(loader)._table.counts()["forms_put"]
 
 
 def test_lists_that_share_entries_share_them_after_it(tree: Path, cache: Path, tmp_path: Path) -> None:
@@ -167,5 +167,5 @@ def test_a_folder_that_cannot_be_read(cache: Path) -> None:
     log.unlink()
     os.symlink("/etc/passwd", log)
     (folder_of(cache) / f"{'0' * 32}.table").write_bytes(b"nothing")
-    assert "in the DCT form" in run(cache)
+    assert "in a form that decodes faster" in run(cache)
     assert f"{2 * COUNT} entries, {2 * COUNT} damaged" in run(cache, "--verify")
