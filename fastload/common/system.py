@@ -68,6 +68,21 @@ def throttled_share(root: Path = ROOT) -> float | None:
     return None
 
 
+def local_ranks() -> int:
+    """Number of processes of the job on this machine, as torchrun says it; 1 where it does not."""
+    return _told("LOCAL_WORLD_SIZE")
+
+
+def hosts_of_job() -> int:
+    """Number of machines of the job, as torchrun says it; 1 where it does not."""
+    return max(1, _told("WORLD_SIZE") // local_ranks())
+
+
+def _told(variable: str) -> int:
+    text = os.environ.get(variable, "")
+    return max(1, int(text)) if text.isdecimal() else 1
+
+
 def share_of_cpus() -> int:
     """CPUs for one of the processes that torchrun started on this machine (LOCAL_WORLD_SIZE of them), which
     each load for themselves.
@@ -75,10 +90,10 @@ def share_of_cpus() -> int:
     Processes that were bound to CPUs of their own keep those: their masks are small enough for all of them to
     fit the machine.
     """
-    cpus, ranks = available_cpus(), os.environ.get("LOCAL_WORLD_SIZE", "")
-    if not ranks.isdecimal() or int(ranks) < 2 or _bound_cpus() * int(ranks) <= (os.cpu_count() or 1):
+    cpus, ranks = available_cpus(), local_ranks()
+    if ranks < 2 or _bound_cpus() * ranks <= (os.cpu_count() or 1):
         return cpus
-    return max(1, cpus // int(ranks))
+    return max(1, cpus // ranks)
 
 
 def _bound_cpus() -> int:

@@ -35,6 +35,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.limits import parse_size
+from fastload.common.system import hosts_of_job
 from fastload.errors import ArgumentError, FastloadError
 from fastload.remote.cache_folder import (
     FORMAT,
@@ -278,7 +279,9 @@ class KeptFiles(FilesFolder):
         why = f"; it takes no more ({self.root.why or 'cache_size= is reached'})" * (
             self._full or not self.root.writable
         )
-        return f"{shares}, in {self.path}{why}"
+        hosts = hosts_of_job()
+        others = f"; each of {hosts} hosts has a folder, with about 1/{hosts} after one epoch" * (hosts > 1)
+        return f"{shares}, in {self.path}{others}{why}"
 
 
 def _adopt(folder: Path, name: str, paths: Hashes) -> None:

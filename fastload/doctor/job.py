@@ -3,7 +3,6 @@ for the rest."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,9 +53,3 @@ class Job:
     def needed_rate(self) -> float | None:
         """Samples a second that the step takes; None: unknown."""
         return None if self.step_ms is None else self.batch_size / self.step_ms * 1000
-
-
-def local_ranks() -> int:
-    """Number of processes of the job on this machine, as torchrun says it; 1 where it does not."""
-    text = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return max(1, int(text)) if text.isdecimal() else 1

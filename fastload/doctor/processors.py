@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastload._native import core
-from fastload.common.system import ROOT, available_cpus, cpu_quota, throttled_share
+from fastload.common.system import ROOT, available_cpus, cpu_quota, local_ranks, throttled_share
 from fastload.doctor.finding import Finding, judged
-from fastload.doctor.job import Job, local_ranks
+from fastload.doctor.job import Job
 
 THROTTLED = 0.25
 """Share of the quota's periods with a stop from which the quota is named as a fault."""

@@ -17,9 +17,8 @@ from typing import Any
 from fastload import __version__
 from fastload.bench.measure import installed_version, libjpeg_version
 from fastload.common.distribution import DISTRIBUTION
-from fastload.common.system import available_cpus
+from fastload.common.system import available_cpus, local_ranks
 from fastload.doctor.finding import Finding, judged
-from fastload.doctor.job import local_ranks
 
 Version = tuple[int, ...]
 

@@ -169,3 +169,14 @@ def test_a_folder_that_cannot_be_read(cache: Path) -> None:
     (folder_of(cache) / f"{'0' * 32}.table").write_bytes(b"nothing")
     assert "in a form that decodes faster" in run(cache)
     assert f"{2 * COUNT} entries, {2 * COUNT} damaged" in run(cache, "--verify")
+
+
+def test_explain_says_the_share_of_a_host(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job on several hosts, which each have a folder."""
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    with loader_of(tree, tmp_path / "cache") as loader:
+        text = " ".join(loader.explain(all=True).split())
+    assert "each of 4 hosts has a folder, with about 1/4 after one epoch" in text
