@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
+#include "store/in_flight.h"
 #include "store/page_cache.h"
 #include "store/place.h"
 
@@ -47,6 +49,7 @@ struct fl_files {
     fl_kept *kept; /* NULL: what is learnt stays in memory */
     fl_files_keeping keeping;
     _Atomic uint8_t *fetched; /* of slow files: 1 while one is read ahead; NULL: they are not slow */
+    fl_in_flight reads;       /* of these */
     pthread_mutex_t lock;
     pthread_cond_t done; /* one of them was read */
 };
@@ -129,6 +132,7 @@ static fl_code create(fl_files **out, const char *prefix, const char *names, siz
     files->room = room;
     pthread_mutex_init(&files->lock, NULL);
     pthread_cond_init(&files->done, NULL);
+    fl_in_flight_create(&files->reads);
     const fl_code code = fill(files, prefix, names, size, places, err);
     if (code) {
         fl_files_free(files);
@@ -160,6 +164,7 @@ void fl_files_free(fl_files *files) {
     free(files->stamps);
     free(files->places);
     free(files->fetched);
+    fl_in_flight_free(&files->reads);
     pthread_cond_destroy(&files->done);
     pthread_mutex_destroy(&files->lock);
     free(files);
@@ -256,13 +261,11 @@ static fl_code read_entry(const fl_files *files, uint64_t index, fl_buffer *buff
     return code;
 }
 
-/* Reads a slow file ahead of those who decode it, and keeps its bytes; true if they are kept. */
-static bool fetch(fl_files *files, uint64_t index) {
+/* Reads a slow file and keeps its bytes; true if they are kept. */
+static bool fetch_now(fl_files *files, uint64_t index) {
     struct stat st;
     uint64_t stamp;
     uint8_t none = 0;
-    /* Whether the file is another by now is asked once, by who decodes it. */
-    if (fl_kept_stamp(files->kept, index, FL_KEPT_BYTES)) return true;
     if (!status_of(files, index, &st)) return false;
     if (!fl_kept_writes(files->kept, part_of(files, index, &st).size + FL_KEPT_ENTRY) ||
         !atomic_compare_exchange_strong(&files->fetched[index], &none, 1))
@@ -277,6 +280,16 @@ static bool fetch(fl_files *files, uint64_t index) {
     pthread_cond_broadcast(&files->done);
     pthread_mutex_unlock(&files->lock);
     return read;
+}
+
+/* The same, ahead of those who decode it. Whether the file is another by now is asked once, by them. */
+static bool fetch(fl_files *files, uint64_t index) {
+    if (fl_kept_stamp(files->kept, index, FL_KEPT_BYTES)) return true;
+    if (!fl_kept_writes(files->kept, 0)) return false;
+    fl_in_flight_enter(&files->reads);
+    const bool kept = fl_kept_stamp(files->kept, index, FL_KEPT_BYTES) || fetch_now(files, index);
+    fl_in_flight_leave(&files->reads, fl_clock_ns());
+    return kept;
 }
 
 /* Waits for a thread of this process that is reading it ahead. */

@@ -137,6 +137,10 @@ cdef extern from "store/kept.h" nogil:
     void fl_kept_entries(const fl_kept *, uint64_t *entries)
     uint32_t fl_kept_live()
 
+cdef extern from "store/in_flight.h" nogil:
+    enum:
+        FL_IN_FLIGHT_MOST
+
 cdef extern from "store/files.h" nogil:
     ctypedef struct fl_files:
         pass

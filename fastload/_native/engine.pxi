@@ -19,10 +19,10 @@ from fastload._native.c_engine cimport (
     FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_worker, fl_worker_counters,
     fl_worker_create, fl_worker_free,
 )
+from fastload._native.c_store cimport FL_IN_FLIGHT_MOST
 
 
 _CONVERTERS_MOST = 8
-_SLOW_READERS = 32  # reads of a slow disk that are in flight: with 20 ms each, 1,600 files a second
 
 
 cdef int _readers_of(list sources):
@@ -30,7 +30,7 @@ cdef int _readers_of(list sources):
     cdef Source source
     for source in sources:
         if isinstance(source.data, Files) and source.data.keeps(KEEP_BYTES):
-            return _SLOW_READERS
+            return FL_IN_FLIGHT_MOST
     return 1
 
 
