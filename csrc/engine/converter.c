@@ -135,7 +135,7 @@ static void *run(void *arg) {
         fl_pool_await_rest(converter->pool, &converter->ending);
         const uint64_t turns = fl_pool_turns(converter->pool);
         ending = nap(converter, REST_MS);
-        while (!ending && !over && fl_pool_rests(converter->pool) &&
+        while (!ending && !over && !fl_pools_at_work() && fl_pool_rests(converter->pool) &&
                fl_pool_turns(converter->pool) == turns) {
             over = !step(self);
             ending = atomic_load(&converter->ending);

@@ -36,6 +36,7 @@ typedef struct worker {
 struct fl_pool {
     pthread_mutex_t lock;
     pthread_cond_t work_there, item_done, rest;
+    bool works; /* under lock: it is counted among those that do */
     uint32_t waiting, idle; /* under lock: threads that wait for item_done, and for work_there */
     bool closing; /* under lock */
     bool joined; /* the closer's */
@@ -46,6 +47,21 @@ struct fl_pool {
     uint32_t threads; /* started; written under the lock, before any thread but these sees it */
     pid_t pid;
 };
+
+static atomic_uint at_work;
+
+static void forget_parents(void) { atomic_store(&at_work, 0); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_parents); }
+
+uint32_t fl_pools_at_work(void) { return atomic_load_explicit(&at_work, memory_order_relaxed); }
+
+/* Under the lock, or where no other thread is: counts the pool among those at work, or not. */
+static void count_work(fl_pool *pool, bool works) {
+    if (pool->works == works) return;
+    pool->works = works;
+    if (works) atomic_fetch_add_explicit(&at_work, 1, memory_order_relaxed);
+    else atomic_fetch_sub_explicit(&at_work, 1, memory_order_relaxed);
+}
 
 /* Some items of one job, taken by one thread. */
 typedef struct share {
@@ -85,7 +101,10 @@ static void *run(void *arg) {
         share taken;
         if (pool->closing) break;
         if (!take(pool, self->turn, &taken)) {
-            if (++pool->idle == pool->threads) pthread_cond_broadcast(&pool->rest);
+            if (++pool->idle == pool->threads) {
+                count_work(pool, false);
+                pthread_cond_broadcast(&pool->rest);
+            }
             pthread_cond_wait(&pool->work_there, &pool->lock);
             pool->idle--;
             continue;
@@ -137,6 +156,8 @@ fl_code fl_pool_create(const char *name, uint32_t threads, uint32_t capacity, vo
         return fl_fail(err, FL_EARG, "a pool of %u threads and %u jobs", threads, capacity);
     fl_pool *pool = calloc(1, sizeof *pool);
     if (!pool) return fl_fail(err, FL_ENOMEM, "no memory for a thread pool");
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work_there, NULL);
     pthread_cond_init(&pool->item_done, NULL);
@@ -167,7 +188,7 @@ fl_code fl_pool_submit(fl_pool *pool, fl_work item, void *opaque, uint32_t items
         code = fl_fail(err, FL_EFULL, "%u jobs are waiting already", pool->used);
     else
         pool->jobs[(pool->head + pool->used++) % pool->capacity] = (job){item, opaque, 0, items},
-                                                 wakes = pool->idle;
+                                                 wakes = pool->idle, count_work(pool, true);
     pthread_mutex_unlock(&pool->lock);
     if (wakes)
         pthread_cond_signal(
@@ -234,6 +255,7 @@ void fl_pool_close(fl_pool *pool) {
     pthread_cond_broadcast(&pool->rest);
     pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
+    count_work(pool, false);
     pool->joined = true;
 }
 

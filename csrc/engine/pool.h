@@ -38,8 +38,10 @@ fl_code fl_pool_submit(fl_pool *pool, fl_work work, void *opaque, uint32_t items
 /* Turns taken so far. Any thread. */
 uint64_t fl_pool_turns(fl_pool *pool);
 
-/* True if no item waits or runs. Any thread. */
+/* True if no item of this pool waits or runs; the number of pools of this process of which one does. Any
+ * thread. */
 bool fl_pool_rests(fl_pool *pool);
+uint32_t fl_pools_at_work(void);
 
 /* Waits until it rests, or is closed, or `stop` is set and fl_pool_wake() called. */
 void fl_pool_await_rest(fl_pool *pool, const _Atomic bool *stop);

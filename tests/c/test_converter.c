@@ -88,11 +88,11 @@ static bool is_form(fl_files *files, uint64_t index) {
     return found;
 }
 
-static _Atomic bool busy;
+static _Atomic bool busy, other_busy = true;
 
 static void wait_until_idle(void *opaque, uint32_t item, void *context) {
-    (void)opaque, (void)item, (void)context;
-    while (atomic_load(&busy)) usleep(1000);
+    (void)item, (void)context;
+    while (atomic_load((_Atomic bool *)opaque)) usleep(1000);
 }
 
 static void learnt(fl_files *files) {
@@ -102,9 +102,10 @@ static void learnt(fl_files *files) {
 
 static void converting(void) {
     fl_error err;
-    fl_pool *pool;
+    fl_pool *pool, *other_pool;
     fl_converter *converter;
     fl_kept *kept;
+    int status;
     fl_files *files = files_of(&kept, FL_FILES_FORMS, 1 << 24);
     const fl_source source = {.files = files, .max_pixels = 1 << 24}, other = {.files = NULL};
     const fl_source *const sources[2] = {&other, &source};
@@ -115,8 +116,15 @@ static void converting(void) {
     CHECK(fl_pool_submit(pool, wait_until_idle, &busy, 1, &err) == FL_OK);
     CHECK(fl_converter_start(&converter, pool, sources, 2, 3, &err) == FL_OK);
     usleep(200000);
-    CHECK(!fl_pool_rests(pool) && !forms(kept)); /* an item is under way */
+    CHECK(!fl_pool_rests(pool) && fl_pools_at_work() == 1 && !forms(kept)); /* an item is under way */
+    CHECK(fl_pool_create("other", 2, 4, NULL, &other_pool, &err) == FL_OK);
+    CHECK(fl_pool_submit(other_pool, wait_until_idle, &other_busy, 1, &err) == FL_OK);
     atomic_store(&busy, false);
+    usleep(200000);
+    CHECK(fl_pool_rests(pool) && fl_pools_at_work() == 1 && !forms(kept)); /* one of another pool */
+    if (!fork()) _exit(fl_pools_at_work() != 0);
+    CHECK(wait(&status) > 0 && WIFEXITED(status) && !WEXITSTATUS(status));
+    atomic_store(&other_busy, false);
     CHECK(forms_come(kept, 3));
     for (uint64_t i = 0; i < COUNT; i++) CHECK(is_form(files, i) == (i < DAMAGED));
     usleep(300000);
@@ -142,11 +150,12 @@ static void converting(void) {
         fl_converter_free(converter);
         _exit(0);
     }
-    int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
     fl_converter_free(converter);
     fl_converter_free(NULL);
     fl_pool_free(pool);
+    fl_pool_free(other_pool);
+    CHECK(!fl_pools_at_work());
     fl_files_free(files);
     fl_kept_free(kept);
 }
