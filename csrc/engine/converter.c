@@ -19,6 +19,7 @@ enum {
     LEAST_PRIORITY =
         19, /* a hundredth of another thread's time; with none at all, its end would be waited for */
     REST_MS = 1, /* that a pool has to rest before anything is converted */
+    OTHERS_MS = 20, /* between two looks whether other pools still work */
     PAUSE_MS = 50,
     PAUSE_MOST_MS = 60000, /* after a round that found nothing: at first, and at most */
     ROOM_LEAST = 1 << 16, /* bytes without which nothing is tried */
@@ -140,6 +141,7 @@ static void *run(void *arg) {
             over = !step(self);
             ending = atomic_load(&converter->ending);
         }
+        if (!over && fl_pools_at_work() && fl_pool_rests(converter->pool)) ending = nap(converter, OTHERS_MS);
         if (!over) continue;
         if (!self->found) ending = nap(converter, pause);
         pause = self->found ? PAUSE_MS : pause < PAUSE_MOST_MS / 2 ? 2 * pause : PAUSE_MOST_MS;

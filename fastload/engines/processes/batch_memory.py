@@ -8,7 +8,6 @@ one would be made, 39 MB for eight float images of 640 x 640.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fastload.common.system import keep_memory, return_memory
@@ -103,14 +102,14 @@ class BatchMemory:
             self._placed = PlacedRows(self.arena, count) if stacked else PlacedTensors(self.arena)
         return self._placed.place(sample)
 
-    def made(self, samples: Iterable[Any], stacked: bool) -> None:
+    def made(self, samples: Any, stacked: bool) -> None:
         """Is called with all samples of a batch, before they are collated."""
         placed = self._placed is not None and self._placed.used
         if placed != self._heap_placed:
             self._heap_placed = placed
             keep_memory("samples", _LARGEST, KEPT_PLACED if placed else KEPT)
             return_memory()
-        if not stacked and self.hands_on is not False:
+        if not stacked and self.hands_on is not False and type(samples) is list:
             self._given = {each.data_ptr() for sample in samples for each in plain_tensors(sample).values()}
 
     def pack(self, made: object) -> PackedBatch:

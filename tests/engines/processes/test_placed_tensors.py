@@ -196,3 +196,16 @@ def test_the_slot_of_the_batch_before_is_filled_again(collate: Any) -> None:
         batch = next(iterator)
     assert len(slots_of(iterator).all) <= 2
     del batch, iterator
+
+
+class Streaming(Made):
+    """Gives a batch's samples as they are asked for."""
+
+    def __getitems__(self, indices: list[int]) -> Any:
+        return (self[index] for index in indices)
+
+
+def test_samples_that_come_one_by_one_are_left_to_the_collate_function() -> None:
+    """A generator of samples is not looked at before."""
+    batches = FastLoader(Streaming(image, 20), batch_size=4, num_workers=2, collate_fn=list)
+    assert [len(batch) for batch in batches] == [4] * 5
