@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -46,11 +47,14 @@ def used_by(pid: int) -> set[str]:
 
 _MAKER = re.compile(r"torch_(\d+)_")
 _RECORD = os.memfd_create("processes of this test process")
-"""Numbers of the processes that came of this one, those that have ended too, in a file that they share."""
+"""Numbers of the processes that came of this one, those that have ended too, and when each began, in a file
+that they share."""
+_LIFE_S = 120
+"""After which a number that has ended may be another program's: the system gives it again."""
 
 
 def _record(pid: int) -> None:
-    os.write(_RECORD, b"%d\n" % pid)
+    os.write(_RECORD, b"%d %f\n" % (pid, time.time()))
 
 
 def _start(process: BaseProcess) -> None:
@@ -64,17 +68,37 @@ BaseProcess.start = _start  # type: ignore[method-assign]
 os.register_at_fork(after_in_child=lambda: _record(os.getpid()))
 
 
+def _begins() -> dict[int, float]:
+    """When the last process of each number began that came of this one."""
+    lines = os.pread(_RECORD, os.fstat(_RECORD).st_size, 0).splitlines()
+    return {int(pid): float(began) for pid, began in map(bytes.split, lines)}
+
+
 def ours_since(before: frozenset[str]) -> set[str]:
     """Names that were not there `before`, are this user's, and that this process or one that came of it made;
     where the name says no maker, that no other process uses."""
     mine = descendants(os.getpid())
-    made_by = mine | {int(line) for line in os.pread(_RECORD, os.fstat(_RECORD).st_size, 0).split()}
-    new = {name for name in entries() - before if _owner(FOLDER / name) == os.getuid()}
-    new = {name for name in new if (made := _MAKER.match(name)) is None or int(made[1]) in made_by}
     others = {int(entry.name) for entry in _listed(Path("/proc")) if entry.name.isdigit()} - mine
+    begins = _begins()
+
+    def is_ours(name: str) -> bool:
+        if (made := _MAKER.match(name)) is None:
+            return True
+        maker = int(made[1])
+        after = _changed(FOLDER / name) - begins.get(maker, 0)
+        return maker in mine or (maker not in others and -1 < after < _LIFE_S)
+
+    new = {name for name in entries() - before if _owner(FOLDER / name) == os.getuid() and is_ours(name)}
     for process in others if new else ():
         new -= used_by(process)
     return new & entries()
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.lstat().st_ctime
+    except OSError:
+        return 0
 
 
 def _owner(path: Path) -> int | None:

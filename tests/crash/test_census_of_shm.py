@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
+import dev_shm
 import pytest
 from dev_shm import FOLDER, entries, ours_since
 
@@ -51,3 +53,21 @@ def test_the_file_of_a_forked_process_is_ours() -> None:
     os.waitpid(child, 0)
     (found,) = ours_since(before) & {each for each in entries() if each.endswith(name)}
     (FOLDER / found).unlink()
+
+
+def test_a_number_that_comes_again_is_another_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system gives a process's number again: a file is ours that was made in the life of one of ours."""
+    before = entries()
+    worker = multiprocessing.get_context("fork").Process(target=leave, args=("again",))
+    worker.start()
+    worker.join()
+    name = f"torch_{worker.pid}_again"
+    try:
+        assert ours_since(before) == {name}
+        assert worker.pid is not None
+        monkeypatch.setattr(dev_shm, "_begins", lambda: {worker.pid: time.time() - 1000})
+        assert not ours_since(before) & {name}
+        monkeypatch.setattr(dev_shm, "_begins", lambda: {worker.pid: time.time() + 1000})
+        assert not ours_since(before) & {name}
+    finally:
+        (FOLDER / name).unlink()

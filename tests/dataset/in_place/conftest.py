@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kept_helpers import COUNT
 from pictures import photo
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Pictures that are large enough for an index of 1.5 % of their size."""
+    """COUNT pictures that are large enough for an index of 1.5 % of their size."""
+    from kept_helpers import COUNT  # which imports torchvision, that not all who collect tests have
+
     for number in range(COUNT):
         path = tmp_path / "tree" / f"class{number % 3}" / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
