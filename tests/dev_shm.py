@@ -75,15 +75,15 @@ def _begins() -> dict[int, float]:
 
 
 def ours_since(before: frozenset[str]) -> set[str]:
-    """Names that were not there `before`, are this user's, and that this process or one that came of it made;
-    where the name says no maker, that no other process uses."""
+    """Names of torch's that were not there `before`, are this user's, and that this process or one that came
+    of it made. Other names are other programs': fastload makes none there."""
     mine = descendants(os.getpid())
     others = {int(entry.name) for entry in _listed(Path("/proc")) if entry.name.isdigit()} - mine
     begins = _begins()
 
     def is_ours(name: str) -> bool:
         if (made := _MAKER.match(name)) is None:
-            return True
+            return False
         maker = int(made[1])
         after = _changed(FOLDER / name) - begins.get(maker, 0)
         return maker in mine or (maker not in others and -1 < after < _LIFE_S)

@@ -15,6 +15,7 @@ import warm
 from crash_helpers import (
     EXPECTED,
     SETTLES_S,
+    SHM_AT_START,
     Doomed,
     DoomedStream,
     Pids,
@@ -25,6 +26,7 @@ from crash_helpers import (
     survivors,
     whole,
 )
+from dev_shm import ours_since
 from handles import grown
 
 from fastload import FastLoader
@@ -231,7 +233,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         with pytest.raises(WorkerError):
             whole(loader)
         first = first or census()
-        assert not grown(census, first, SETTLES_S)
+        assert not grown(census, first, SETTLES_S), sorted(ours_since(SHM_AT_START))
     assert first["children"] == 0
     armed.unlink()
     assert whole(loader) == EXPECTED
