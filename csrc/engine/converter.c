@@ -16,8 +16,8 @@
 #include "store/place.h"
 
 enum {
-    LEAST_PRIORITY =
-        19, /* a hundredth of another thread's time; with none at all, its end would be waited for */
+    /* a hundredth of another thread's time; with none at all, its end would be waited for */
+    LEAST_PRIORITY = 19,
     REST_MS = 1, /* that a pool has to rest before anything is converted */
     OTHERS_MS = 20, /* between two looks whether other pools still work */
     PAUSE_MS = 50,

@@ -3,11 +3,11 @@
  *
  * NOTE [ converter: time that nobody wants ]
  * Each image that an epoch proved sound is read once more, coded, compared with what it was made of, and kept
- * (store/kept.h); later epochs decode that in half the time, or less. It costs as much as an image of an epoch does. So
- * these threads have the least priority, and convert only while all pools of the process rest: all batches that
- * were asked for are made, and the loop is busy with one. A loop that waits for its batches sees nothing of them. Each thread
- * has the images of its own number, and goes through them again and again, after longer and longer pauses
- * where it found none.
+ * (store/kept.h); later epochs decode that in half the time, or less. It costs as much as an image of an epoch
+ * does. So these threads have the least priority, and convert only while all pools of the process rest: all
+ * batches that were asked for are made, and the loop is busy with one. A loop that waits for its batches sees
+ * nothing of them. Each thread has the images of its own number, and goes through them again and again, after
+ * longer and longer pauses where it found none.
  */
 #ifndef FL_ENGINE_CONVERTER_H
 #define FL_ENGINE_CONVERTER_H

@@ -121,10 +121,10 @@ static uint32_t crc_of(const entry *found, const void *bytes) {
     return fl_crc32c(fl_crc32c(0, found, offsetof(entry, crc)), bytes, found->size);
 }
 
-static bool entry_of(const fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, entry *found) {
-    return read_all(kept->table, found, sizeof *found, place_of(index, part)) && found->stamp == stamp &&
-           stamp && found->log < FL_KEPT_LOGS && found->size <= FL_PLACE_MOST &&
-           found->offset < INT64_MAX / 2;
+/* True if there is an entry, of any stamp, that may be one. */
+static bool any_entry(const fl_kept *kept, uint64_t index, fl_kept_part part, entry *found) {
+    return read_all(kept->table, found, sizeof *found, place_of(index, part)) && found->stamp &&
+           found->log < FL_KEPT_LOGS && found->size <= FL_PLACE_MOST && found->offset < INT64_MAX / 2;
 }
 
 uint64_t fl_kept_stamp(const fl_kept *kept, uint64_t index, fl_kept_part part) {
@@ -135,8 +135,7 @@ uint64_t fl_kept_stamp(const fl_kept *kept, uint64_t index, fl_kept_part part) {
 bool fl_kept_place(const fl_kept *kept, uint64_t index, fl_kept_part part, int *log, uint64_t *offset,
                    uint32_t *size) {
     entry found;
-    const uint64_t stamp = fl_kept_stamp(kept, index, part);
-    if (!entry_of(kept, index, part, stamp, &found) || !found.size) return false;
+    if (!any_entry(kept, index, part, &found) || !found.size) return false;
     *log = atomic_load(&kept->logs[found.log]) - 1, *offset = found.offset, *size = found.size;
     return *log >= 0;
 }
@@ -144,7 +143,7 @@ bool fl_kept_place(const fl_kept *kept, uint64_t index, fl_kept_part part, int *
 bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_buffer *buffer,
                   fl_span *bytes) {
     entry found;
-    if (!entry_of(kept, index, part, stamp, &found)) return false;
+    if (!any_entry(kept, index, part, &found) || found.stamp != stamp) return false;
     const int fd = atomic_load(&kept->logs[found.log]) - 1;
     struct stat st; /* a damaged entry may tell of a gigabyte: no memory is taken for what is not there */
     *bytes = (fl_span){NULL, 0};

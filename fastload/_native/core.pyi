@@ -124,9 +124,6 @@ def file_stamp(path: bytes) -> int: ...
 
 KEPT_LOGS: int
 KEPT_MAGIC: bytes
-KEPT_FACTS: int
-KEPT_BYTES: int
-KEPT_FORM: int
 KEPT_HEAD: int
 KEPT_ROW: int
 

@@ -12,33 +12,22 @@ from fastload._native.c_common cimport (
     FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view,
 )
 from fastload._native.c_engine cimport (
-    fl_batch, fl_batch_ahead, fl_converter, fl_converter_free, fl_converter_start, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_counters,
-    fl_pool, fl_pool_cancel,
-    fl_pool_close, fl_pool_create, fl_pool_free, fl_pool_submit, fl_ring_lend, fl_ring_take, fl_row, fl_slot,
-    fl_slot_data, fl_slot_lease,
+    fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_converter,
+    fl_converter_free, fl_converter_start, fl_counters, fl_pool, fl_pool_cancel, fl_pool_close, fl_pool_create,
+    fl_pool_free, fl_pool_submit, fl_ring_lend, fl_ring_take, fl_row, fl_slot, fl_slot_data, fl_slot_lease,
     FL_SLOT_READY, fl_slot_release, fl_slot_state_of, fl_source, fl_worker, fl_worker_counters,
     fl_worker_create, fl_worker_free,
 )
 from fastload._native.c_store cimport FL_IN_FLIGHT_MOST
 
-
 _CONVERTERS_MOST = 8
 
 
-cdef int _readers_of(list sources):
-    """Number of threads that read ahead."""
+cdef bint _keep(list sources, int keeping):
+    """True if that is what some source's files keep."""
     cdef Source source
     for source in sources:
-        if isinstance(source.data, Files) and source.data.keeps(KEEP_BYTES):
-            return FL_IN_FLIGHT_MOST
-    return 1
-
-
-cdef bint _has_forms(list sources):
-    """True if JPEGs of some source may be kept in their DCT form."""
-    cdef Source source
-    for source in sources:
-        if isinstance(source.data, Files) and source.data.keeps(KEEP_FORMS):
+        if isinstance(source.data, Files) and source.data.keeps(keeping):
             return True
     return False
 
@@ -89,8 +78,9 @@ cdef class Engine:
         if threads:
             check(fl_pool_create(b"fastload", threads, capacity, <void **>self.workers, &self.pool, &err),
                   &err)
-        check(fl_pool_create(b"fl-ahead", _readers_of(sources), capacity, NULL, &self.ahead, &err), &err)
-        if threads and _has_forms(sources):
+        readers = FL_IN_FLIGHT_MOST if _keep(sources, KEEP_BYTES) else 1
+        check(fl_pool_create(b"fl-ahead", readers, capacity, NULL, &self.ahead, &err), &err)
+        if threads and _keep(sources, KEEP_FORMS):
             check(fl_converter_start(&self.converter, self.pool, self.pointers, len(sources),
                                      min(threads, _CONVERTERS_MOST), &err), &err)
 

@@ -170,7 +170,7 @@ def _tend(cache: str | None, *, prune: bool) -> None:
 
     root = CacheFolder(cache)
     try:
-        for folder in (each for each in root.datasets() if kept_folder.shares_of(each)):
+        for folder in filter(kept_folder.has_lists, root.datasets()):
             if prune:
                 with root.lock.held():
                     freed = kept_folder.prune(folder)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.dataset.kept_files import LOG, TABLE
+from fastload.errors import DatasetError
 from fastload.remote.cache_folder import LockFile, count_anew, on_disk
 from fastload.remote.shared_files import dataset_folder, open_in_dataset
 
@@ -23,7 +24,6 @@ _ENTRY = np.dtype(
 )
 _CHECKED = 24
 """Bytes of an entry that its checksum is of, too: those before it."""
-_PARTS = core.KEPT_ROW // _ENTRY.itemsize
 _BLOCK = 1 << 16
 """Entries that are looked at together."""
 _Entries: TypeAlias = npt.NDArray[np.void]
@@ -45,23 +45,24 @@ class KeptShare(NamedTuple):
     forms: int
 
 
+def has_lists(folder: Path) -> bool:
+    """True for a dataset's folder of files in place. Raises OSError."""
+    return bool(_of_kind(folder, TABLE))
+
+
 def shares_of(folder: Path) -> list[KeptShare]:
     """The shares of the lists of a dataset's folder; none of a folder of something else, or one that cannot
     be read."""
     found: list[KeptShare] = []
     with suppress(OSError):
-        found += map(_share, (folder / table for table in _of_kind(folder, TABLE)))
+        for name in _of_kind(folder, TABLE):
+            table = folder / name
+            with suppress(DatasetError):  # it is no table
+                images = _count(table)
+                found.append(
+                    KeptShare(images, *core.Kept(open_in_dataset(table, os.O_RDONLY), images).entries())
+                )
     return found
-
-
-def _share(table: Path) -> KeptShare:
-    counts = np.zeros(_PARTS, np.int64)
-    for _, entries in _blocks(table):
-        there = (entries["stamp"] != 0).reshape(-1, _PARTS)
-        filled = (entries["size"] > 0).reshape(-1, _PARTS)
-        counts += np.where(np.arange(_PARTS) == core.KEPT_FORM, there & filled, there).sum(axis=0)
-    known, whole, forms = (int(counts[part]) for part in (core.KEPT_FACTS, core.KEPT_BYTES, core.KEPT_FORM))
-    return KeptShare(_count(table), known, whole, forms)
 
 
 def verify(folder: Path) -> tuple[int, int]:

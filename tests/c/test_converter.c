@@ -13,25 +13,12 @@
 #include "check.h"
 #include "jpeg/dct.h"
 #include "jpeg_maker.h"
+#include "scratch.h"
 
 enum { COUNT = 6, DAMAGED = 3, TEXT = 4, UNKNOWN = 5, PASSES = 2000 };
 
 static const char names[] = "0\0001\0002\0003\0004\0005";
-static char folder[] = "/tmp/fl-convert-XXXXXX";
 static file pictures[COUNT];
-
-static int opened(const char *name, int flags) {
-    char path[PATH_MAX];
-    CHECK((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path);
-    const int fd = open(path, flags | O_CLOEXEC, 0600);
-    CHECK(fd >= 0);
-    return fd;
-}
-
-static void removed(const char *name) {
-    char path[PATH_MAX];
-    CHECK((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path && unlink(path) == 0);
-}
 
 static void written(uint64_t index) {
     const int fd = opened(names + 2 * index, O_WRONLY | O_CREAT | O_TRUNC);

@@ -16,23 +16,9 @@
 
 #include "check.h"
 #include "store/files.h"
+#include "scratch.h"
 
 enum { COUNT = 5, THREADS = 4, ROUNDS = 3000, STAMPS = 3 };
-
-static char folder[] = "/tmp/fl-kept-XXXXXX";
-
-static int opened(const char *name, int flags) {
-    char path[PATH_MAX];
-    CHECK((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path);
-    const int fd = open(path, flags | O_CLOEXEC, 0600);
-    CHECK(fd >= 0);
-    return fd;
-}
-
-static void removed(const char *name) {
-    char path[PATH_MAX];
-    CHECK((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path && unlink(path) == 0);
-}
 
 /* Opens the table and log 3, and may write so many bytes to it. */
 static fl_kept *table_of(uint64_t count, uint64_t room) {

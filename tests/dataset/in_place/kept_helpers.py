@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from in_place_helpers import EXACT
 from torch.utils.data import DataLoader
-from torchvision import datasets
+from torchvision import datasets, transforms
 
 from fastload import FastLoader
 from fastload.dataset.in_place.torchvision import FileDataset
@@ -74,3 +74,10 @@ def used(loader: FastLoader[object]) -> int:
 
 def expected(tree: Path) -> torch.Tensor:
     return images(DataLoader(datasets.ImageFolder(str(tree), EXACT)))
+
+
+def crops_of(tree: Path, cache: Path | None) -> FastLoader[Any]:
+    """A loader of random crops, which draws the same of the same files."""
+    steps = transforms.Compose([transforms.RandomResizedCrop(64), transforms.PILToTensor()])
+    dataset = datasets.ImageFolder(str(tree), steps)
+    return FastLoader(dataset, batch_size=4, num_workers=2, engine="native", seed=3, cache=cache)

@@ -8,16 +8,24 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from kept_helpers import COUNT, come, expected, folder_of, forms, images, kept_of, loader_of, of_kind, used
+from kept_helpers import (
+    COUNT,
+    come,
+    crops_of,
+    expected,
+    folder_of,
+    forms,
+    images,
+    kept_of,
+    loader_of,
+    of_kind,
+    used,
+)
 from PIL import Image
-from torchvision import datasets, transforms
-
-from fastload import FastLoader
 
 
 def test_later_epochs_are_decoded_from_the_form(tree: Path, tmp_path: Path) -> None:
@@ -121,10 +129,7 @@ def test_no_room_for_forms(tree: Path, tmp_path: Path) -> None:
 
 def test_crops_and_scales_have_the_files_pixels(tree: Path, tmp_path: Path) -> None:
     """Random crops of both forms are equal, in every epoch."""
-    steps = transforms.Compose([transforms.RandomResizedCrop(64), transforms.PILToTensor()])
-    options: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "engine": "native", "seed": 3}
-    plain = FastLoader(datasets.ImageFolder(str(tree), steps), **options)
-    kept = FastLoader(datasets.ImageFolder(str(tree), steps), cache=tmp_path / "cache", **options)
+    plain, kept = crops_of(tree, None), crops_of(tree, tmp_path / "cache")
     with plain, kept:
         for _ in range(4):
             assert torch.equal(images(kept), images(plain))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from kept_helpers import COUNT, come, expected, forms, images, kept_of, loader_of, used
+from kept_helpers import COUNT, come, crops_of, expected, forms, images, kept_of, loader_of, used
 from PIL import Image
-from torchvision import datasets, transforms
 
-from fastload import FastLoader
 from fastload._native import core
 from fastload.dataset import kept_files
 
@@ -44,10 +41,7 @@ def test_the_first_epoch_keeps_pixels(pngs: Path, tmp_path: Path) -> None:
 
 def test_crops_are_those_of_the_files(pngs: Path, tmp_path: Path) -> None:
     """The same draws of the same pixels, in the first epoch and after it."""
-    steps = transforms.Compose([transforms.RandomResizedCrop(64), transforms.PILToTensor()])
-    options: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "engine": "native", "seed": 3}
-    plain = FastLoader(datasets.ImageFolder(str(pngs), steps), **options)
-    kept = FastLoader(datasets.ImageFolder(str(pngs), steps), cache=tmp_path / "cache", **options)
+    plain, kept = crops_of(pngs, None), crops_of(pngs, tmp_path / "cache")
     with plain, kept:
         for _ in range(3):
             assert torch.equal(images(kept), images(plain))
