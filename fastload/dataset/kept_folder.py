@@ -36,7 +36,7 @@ class KeptShare(NamedTuple):
         images: images of the list.
         known: those that are known to be sound.
         whole: those whose files' bytes are kept.
-        forms: those whose DCT form is kept.
+        forms: those that are kept in a form that decodes faster.
     """
 
     images: int
