@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport (
-    NOWAIT_LOCK, PY_LOCK_INTR, PyLockStatus, PyThread_acquire_lock, PyThread_allocate_lock,
+    NOWAIT_LOCK, PY_LOCK_ACQUIRED, PY_LOCK_FAILURE, PyLockStatus, PyThread_acquire_lock, PyThread_allocate_lock,
     PyThread_free_lock,
     PyThread_get_thread_ident, PyThread_release_lock, PyThread_type_lock,
 )
@@ -171,11 +171,11 @@ cdef class StepTimer:
         return True
 
     cdef int _wait_for_lock(self) except -1:
-        cdef PyLockStatus status = PY_LOCK_INTR
-        while status == PY_LOCK_INTR:
-            with nogil:
-                status = _acquire_lock_timed(self.lock, -1, 1)
-            if status == PY_LOCK_INTR:
+        cdef PyLockStatus status = PY_LOCK_FAILURE
+        while status != PY_LOCK_ACQUIRED:
+            with nogil:  # NOTE [ signals while a call waits ]
+                status = _acquire_lock_timed(self.lock, 250_000, 1)
+            if status != PY_LOCK_ACQUIRED:
                 PyErr_CheckSignals()
         return 0
 

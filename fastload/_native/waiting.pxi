@@ -39,8 +39,7 @@ def wait_any(list batches, double timeout, Stop stop=None):
         for i in range(n):
             slots[i] = (<Batch>batches[i]).batch.slot
         while True:
-            # A signal that lands between the check and the wait does not interrupt the wait: the slice bounds
-            # what that can cost.
+            # NOTE [ signals while a call waits ]
             slice_ms = min(left_ms, 250) if limited else 250
             with nogil:
                 code = fl_ring_wait(ring, slots, n, slice_ms, stopped, &which, &err)

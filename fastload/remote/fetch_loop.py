@@ -15,6 +15,7 @@ from typing import TypeVar
 from typing_extensions import TypeVarTuple, Unpack
 
 from fastload.common.forks import call_in_children
+from fastload.common.signals import SIGNALS_S
 from fastload.errors import ClosedError
 from fastload.remote.requests import HeldRoom
 
@@ -220,6 +221,8 @@ def result_of(function: Callable[[Unpack[Ts]], Awaitable[R]], *arguments: Unpack
     with in_use() as loop:
         future = loop.submit(function, *arguments)
         try:
+            while not future.done():
+                concurrent.futures.wait((future,), SIGNALS_S)
             return future.result()
         except _CarriedError as carried:
             raise carried.error from None

@@ -15,6 +15,7 @@ from typing import Any
 
 from typing_extensions import TypeVarTuple, Unpack
 
+from fastload.common.signals import SIGNALS_S
 from fastload.errors import ClosedError, RemoteError
 from fastload.remote import fetch_loop
 from fastload.remote.cache_folder import RENEWED_S, CacheFolder
@@ -28,9 +29,6 @@ from fastload.remote.requests import HeldRoom, Request
 from fastload.store.manifest import Manifest
 
 Ts = TypeVarTuple("Ts")
-
-_SIGNALS_S = 0.25
-"""Seconds between two moments at which a wait for the fetcher lets Ctrl-C through."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class Session:
 
     def wait(self, request: Request) -> None:
         """Waits for the end of a request. Raises RemoteError, ClosedError."""
-        while not request.wait(_SIGNALS_S):
+        while not request.wait(SIGNALS_S):
             if not self.running and not request.finished:
                 raise ClosedError(f"{self.objects.url}: this process fetches nothing any more")
         if request.error is not None:
@@ -161,7 +159,7 @@ class Session:
             thread.start()
         for thread in threads:
             while thread.is_alive():
-                thread.join(_SIGNALS_S)
+                thread.join(SIGNALS_S)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

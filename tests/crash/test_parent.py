@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from crash_helpers import alive, children, finish, numbers, start, survivors
+from crash_helpers import HERE, alive, children, finish, numbers, start, survivors, write_script
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -110,6 +112,32 @@ def test_ctrl_c_while_workers_start(method: str, tmp_path: Path) -> None:
     assert survivors(workers, 1.0) == []
     assert err.count("Traceback") == 1, err
     assert err.strip().endswith("KeyboardInterrupt"), err
+
+
+def test_ctrl_c_at_the_last_moment(tmp_path: Path) -> None:
+    """SIGINT after Python's last look for signals, before the system call that waits for a worker: the call
+    is not interrupted, and Ctrl-C is not held back by it."""
+    late = tmp_path / "late_signal.so"
+    source = HERE / "late_signal.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Werror", str(source), "-o", str(late)], check=True)
+    script, environment = write_script(
+        tmp_path,
+        """
+        import ctypes
+        iterator = iter(FastLoader(Pids(slow_from=2), batch_size=1, num_workers=1))
+        next(iterator), next(iterator)
+        ctypes.c_int.in_dll(ctypes.CDLL(None), "armed").value = 1
+        next(iterator)
+        """,
+    )
+    process = subprocess.run(
+        [sys.executable, script],
+        env=environment | {"LD_PRELOAD": str(late)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert process.stderr.strip().endswith("KeyboardInterrupt"), process.stderr
 
 
 def test_ctrl_c_can_be_caught(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from fastload._native import core
 from fastload.common.forks import call_in_children
+from fastload.common.signals import SIGNALS_S
 from fastload.common.system import oom_kills
 from fastload.engines.processes.channel import Channel, DescriptorsLost, Disconnected, pair
 from fastload.engines.processes.messages import Job, Stop
@@ -275,6 +276,7 @@ class Pool:
             self._wait(workers, left)
 
     def _wait(self, workers: list[WorkerProcess], timeout: float | None) -> None:
+        """Waits for a message or an end, SIGNALS_S at most."""
         poll = select.poll()
         by_fd: dict[int, WorkerProcess] = {}
         for worker in workers:
@@ -284,7 +286,8 @@ class Pool:
             if worker not in workers and worker.channel.backlog:
                 by_fd[worker.channel.fileno()] = worker
                 poll.register(worker.channel.fileno(), select.POLLOUT)
-        for fd, event in poll.poll(None if timeout is None else int(timeout * 1000) + 1):
+        limit = SIGNALS_S if timeout is None else min(timeout, SIGNALS_S)
+        for fd, event in poll.poll(1 + int(1000 * limit)):
             worker = by_fd[fd]
             if fd != worker.death:
                 if event & select.POLLOUT:

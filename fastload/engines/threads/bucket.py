@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
+from fastload.common.signals import SIGNALS_S
 from fastload.errors import ClosedError, DatasetError, RemoteError
 from fastload.health import tracing
 from fastload.remote.files import RemoteFiles, begin_pass
@@ -34,8 +35,6 @@ from fastload.store.sidecar import PLACES
 if TYPE_CHECKING:
     from fastload.dataset.view import NativeView
     from fastload.sampling.known import Coverage
-
-_SIGNALS_S = 0.25
 
 
 class BatchPart(NamedTuple):
@@ -252,8 +251,8 @@ class BatchFetch:
         """Waits until nothing is on its way. Returns False after `timeout` seconds (0: no limit). Raises
         ClosedError."""
         waited = 0.0
-        while not self._ended.wait(_SIGNALS_S):
-            waited += _SIGNALS_S
+        while not self._ended.wait(SIGNALS_S):
+            waited += SIGNALS_S
             if timeout and waited >= timeout:
                 return False
             if not all(part.files.running for part in self._parts):
