@@ -135,6 +135,7 @@ cdef extern from "store/kept.h" nogil:
     void fl_kept_grant(fl_kept *, uint64_t bytes)
     void fl_kept_count(const fl_kept *, fl_kept_counts *out)
     void fl_kept_entries(const fl_kept *, uint64_t *entries)
+    bint fl_kept_find(fl_kept *, uint64_t index, fl_kept_part part, uint64_t stamp, fl_buffer *, fl_span *bytes)
     uint32_t fl_kept_live()
 
 cdef extern from "store/in_flight.h" nogil:
@@ -213,3 +214,4 @@ cdef extern from "store/rle.h" nogil:
 cdef extern from "store/place.h" nogil:
     fl_code fl_place_open(const char *path, int *fd, struct_stat *st, fl_error *err)
     uint64_t fl_place_stamp(const struct_stat *st)
+    uint64_t fl_place_content_stamp(const struct_stat *st)

@@ -4,9 +4,10 @@ from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_er
 from fastload._native.c_store cimport (
     FL_FILES_BYTES, FL_FILES_FACTS, FL_FILES_FORMS, fl_files, fl_files_count, fl_files_create,
     fl_files_create_places, fl_files_free, fl_files_keep, fl_files_keeping, fl_files_keeps, fl_files_learnt,
-    fl_files_places, fl_files_read, fl_files_take_only, fl_place_open, fl_place_stamp,
+    fl_files_places, fl_files_read, fl_files_take_only, fl_place_content_stamp, fl_place_open,
+    fl_place_stamp,
 )
-from posix.stat cimport struct_stat
+from posix.stat cimport stat as _stat, struct_stat
 from posix.unistd cimport close as _close_descriptor
 
 import numpy as _np
@@ -30,6 +31,17 @@ def file_stamp(bytes path not None):
     check(code, &err)
     _close_descriptor(fd)
     return fl_place_stamp(&st)
+
+
+def content_stamp(bytes path not None):
+    """The stamp of a file on a disk that is not this host's alone, by its size and time of writing; 0: its status
+    cannot be told. It is not opened."""
+    cdef struct_stat st
+    cdef int failed
+    cdef const char *start = PyBytes_AS_STRING(path)
+    with nogil:
+        failed = _stat(start, &st)
+    return 0 if failed else fl_place_content_stamp(&st)
 
 
 cdef class Files:

@@ -1,9 +1,10 @@
 # What is kept of image files on a local disk: see csrc/store/kept.h, NOTE [ kept: the files ].
 
-from fastload._native.c_common cimport fl_code, fl_error
+from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
-    FL_KEPT_BYTES, FL_KEPT_FORM, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_MAGIC, FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts,
-    fl_kept_create, fl_kept_entries, fl_kept_free, fl_kept_grant, fl_kept_log,
+    FL_KEPT_BYTES, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_FORM, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_MAGIC,
+    FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts, fl_kept_create, fl_kept_entries,
+    fl_kept_find, fl_kept_free, fl_kept_grant, fl_kept_log, fl_kept_part,
 )
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -26,6 +27,7 @@ cdef class Kept:
     """
 
     cdef fl_kept *ptr
+    cdef uint64_t count
 
     def __cinit__(self, int table, uint64_t count):
         cdef fl_error err
@@ -33,6 +35,7 @@ cdef class Kept:
         with nogil:
             code = fl_kept_create(&self.ptr, table, count, &err)
         check(code, &err)
+        self.count = count
 
     def __dealloc__(self):
         fl_kept_free(self.ptr)
@@ -65,6 +68,23 @@ cdef class Kept:
         with nogil:
             fl_kept_entries(self.ptr, found)
         return found[0], found[1], found[2]
+
+    def bytes_of(self, uint64_t index, uint64_t stamp):
+        """The bytes of a file, if they are kept for that stamp; else None. Raises SampleError: there is no such
+        image."""
+        cdef fl_buffer buffer
+        cdef fl_span found
+        cdef bint there
+        if index >= self.count:
+            raise _errors.SampleError(f"image {index} of {self.count}")
+        buffer.bytes, buffer.room = NULL, 0
+        cdef fl_kept_part part = FL_KEPT_BYTES
+        with nogil:
+            there = fl_kept_find(self.ptr, index, part, stamp, &buffer, &found)
+        try:
+            return PyBytes_FromStringAndSize(<const char *>found.bytes, found.size) if there else None
+        finally:
+            fl_buffer_free(&buffer)
 
     def counts(self):
         """Numbers of this process, by name: parts put and found, bytes granted and written, parts left out

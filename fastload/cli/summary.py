@@ -21,6 +21,7 @@ _LINES = (
     ("shrunk", "shrunk"),
     ("optimized", "JPEG, Huffman tables optimised"),
     ("indexed", "JPEG with an entropy index"),
+    ("from_cache", "file taken from the cache"),
 )
 
 

@@ -57,7 +57,7 @@ _LEAST = 64 << 10
 _LOCAL = core.KEEP_FORMS
 """Kept of files on a disk of this host."""
 LOG, TABLE = re.compile(r"(\d{5})\.log"), re.compile(r"[0-9a-f]{32}\.table")
-_PATHS = re.compile(r"([0-9a-f]{32})\.paths")
+PATHS = re.compile(r"([0-9a-f]{32})\.paths")
 _ROW, _HASH = core.KEPT_ROW, 8
 """Bytes of an image in a table, and of a path's hash."""
 _BLOCK = 1 << 16
@@ -284,12 +284,25 @@ class KeptFiles(FilesFolder):
         return f"{shares}, in {self.path}{others}{why}"
 
 
+def hash_of(path: str) -> int:
+    """The hash of a path, as lists note it."""
+    whole = os.fsencode(os.path.abspath(path))
+    return int.from_bytes(hashlib.blake2b(whole, digest_size=_HASH).digest(), "little")
+
+
+def hashes_of(folder: Path, name: str) -> Hashes:
+    """The hashes of a list's paths; raises OSError."""
+    with open(open_in_dataset(folder / f"{name}.paths", os.O_RDONLY), "rb") as file:
+        data = file.read()
+    return np.frombuffer(data[: len(data) // _HASH * _HASH], np.uint64)
+
+
 def _adopt(folder: Path, name: str, paths: Hashes) -> None:
     """Fills a new table with the entries that other lists have of the same paths, and notes its own. Under
     the lock of the folder. Raises OSError."""
     left = np.ones(len(paths), bool)
     with dataset_folder(folder) as opened:
-        for other in (match[1] for each in os.listdir(opened) if (match := _PATHS.fullmatch(each))):
+        for other in (match[1] for each in os.listdir(opened) if (match := PATHS.fullmatch(each))):
             with suppress(OSError):  # a list of which a file is gone, or none of ours
                 _adopt_from(folder, other, name, paths, left)
         replace_file(opened, f"{name}.paths", paths.tobytes())
@@ -297,7 +310,7 @@ def _adopt(folder: Path, name: str, paths: Hashes) -> None:
 
 def _adopt_from(folder: Path, other: str, name: str, paths: Hashes, left: npt.NDArray[np.bool_]) -> None:
     """Takes over what one list has of the paths that are left. Raises OSError."""
-    theirs = np.frombuffer(_read(folder / f"{other}.paths"), np.uint64)
+    theirs = hashes_of(folder, other)
     if not len(theirs):
         return
     rows, order = np.flatnonzero(left), np.argsort(theirs)
@@ -305,12 +318,6 @@ def _adopt_from(folder: Path, other: str, name: str, paths: Hashes, left: npt.ND
     at = order[np.minimum(places, len(order) - 1)]
     hits = theirs[at] == paths[rows]
     left[_copy_rows(folder / f"{other}.table", at[hits], folder / f"{name}.table", rows[hits])] = False
-
-
-def _read(path: Path) -> bytes:
-    with open(open_in_dataset(path, os.O_RDONLY), "rb") as file:
-        data = file.read()
-    return data[: len(data) // _HASH * _HASH]
 
 
 def _copy_rows(

@@ -347,6 +347,15 @@ class RunOptions:
             metavar="[ADDRESS]",
         ),
     )
+    from_cache: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=option(
+            "the cache folder of loaders (`cache=` of FastLoader): image files that they kept, because these "
+            'lie on a slow disk, are not read again; "auto" for the default one.',
+            "Take image files from the cache folder of loaders, that they kept; 'auto': the default one.",
+            metavar="DIR",
+        ),
+    )
     progress: bool = field(
         default=False,
         metadata=option("shows a bar on the terminal.", "No progress bar, no summary.", flag="--quiet"),
@@ -363,6 +372,8 @@ class RunOptions:
         if self.shard_size is not None:
             _shard_bytes(self.shard_size)
         _check_limits(self)
+        if self.from_cache is not None and self.ray is not None:
+            raise ArgumentError("from_cache is of one host, and ray packs on all: give one")
         if self.overwrite and self.resume:
             raise ArgumentError(
                 "overwrite and resume contradict each other: the one starts anew, the other goes on"
@@ -464,6 +475,7 @@ class PackKeywords(_SampleKeywords, _EncodeKeywords, total=False):
     min_side: int | None
     exif: Exif
     ray: bool | str | None
+    from_cache: str | os.PathLike[str] | None
 
 
 class AttachKeywords(_SampleKeywords, _CheckKeywords, total=False):

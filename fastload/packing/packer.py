@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from typing_extensions import Unpack
 
 from fastload.common.files import expanded
 from fastload.errors import PackError
+from fastload.packing.from_cache import reading_cache
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import PackKeywords, PackOptions, RunOptions
@@ -48,7 +50,8 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     source = with_rows(source)
     job = PackJob(open_source(source, reading), chosen)
     if run.ray is None:
-        return run_job(job, out, run)
+        with reading_cache(job.source, run.from_cache) as taken:
+            return replace(run_job(job, out, run), from_cache=taken())
     from fastload.packing.cluster.cluster_plan import SourceSpec
     from fastload.packing.cluster.driver import run_on_cluster
 

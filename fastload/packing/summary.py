@@ -48,6 +48,7 @@ class PackSummary:
         class_counts: samples or objects of each label, by field.
         seconds: wall-clock time.
         packed_now: samples that this call packed; fewer than `samples` after a resume.
+        from_cache: images of these whose bytes came from a cache folder.
     """
 
     samples: int = 0
@@ -78,6 +79,7 @@ class PackSummary:
     class_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     seconds: float = 0.0
     packed_now: int = 0
+    from_cache: int = 0
 
     @property
     def images_per_second(self) -> float:
@@ -86,7 +88,7 @@ class PackSummary:
 
     def stored(self) -> dict[str, Any]:
         """The counts that the manifest stores: all but the figures that differ from run to run."""
-        left_out = ("seconds", "packed_now", "shards", "notices", "fields", "classes", KEY)
+        left_out = ("seconds", "packed_now", "from_cache", "shards", "notices", "fields", "classes", KEY)
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         return {**found, "notices": to_json(self.notices), KEY: to_summary(self.samples, self.class_counts)}
 

@@ -21,7 +21,7 @@ from fastload.common.limits import checked_max_pixels
 from fastload.errors import FastloadError, PackError, SampleError
 from fastload.sources.notices import Notice
 from fastload.sources.pixels import MissingLibrary, opened_image
-from fastload.sources.protocol import FIRST_TRIES, DrawnOn, Item, Place, Value, file_stamp
+from fastload.sources.protocol import FIRST_TRIES, DrawnOn, ImageFiles, Item, Place, Value, file_stamp
 from fastload.store import BOX_SIDES, Field
 from fastload.store.labels import LABELS
 
@@ -221,7 +221,7 @@ def _other_side(found: re.Match[str]) -> str:
     return other.capitalize() if word[0].isupper() else other
 
 
-class AnnotatedFiles:
+class AnnotatedFiles(ImageFiles):
     """Images in files of their own, and the files that their other values come from. A derived class says
     what these values are.
 
@@ -280,7 +280,7 @@ class AnnotatedFiles:
         return Place(path, 0, file_stamp(path)[0])
 
     def read(self, position: int) -> Item:
-        image = read_regular(self._images[position])
+        image = self.read_file(self._images[position])
         values, objects = self.values(position, image)
         return Item(self.name(position), image, values, objects=objects, drawn_on=self.drawn_on(position))
 

@@ -6,7 +6,6 @@ import os
 import struct
 from collections.abc import Iterator
 
-from fastload.common.files import read_regular
 from fastload.common.folders import IMAGE_EXTENSIONS, files_below, is_folder
 from fastload.common.spill import Texts, TextSorter
 from fastload.errors import PackError
@@ -14,6 +13,7 @@ from fastload.sources.notices import BESIDE, FILES, LINKS, Notice, Notices
 from fastload.sources.protocol import (
     OTHER_PICTURES,
     READABLE_EXTENSIONS,
+    ImageFiles,
     Item,
     Listed,
     Place,
@@ -25,7 +25,7 @@ from fastload.store import Field
 _LABEL = struct.Struct("<I")
 
 
-class FolderSource(Listed):
+class FolderSource(ImageFiles, Listed):
     """``root/class/.../image``: classes sorted by name, files sorted within each folder, links followed.
 
     A row has the label, the folder's path below that of its class, a NUL and the file's name. Texts are
@@ -113,7 +113,7 @@ class FolderSource(Listed):
 
     def read(self, position: int) -> Item:
         path = self.name(position)
-        return Item(path, read_regular(path), {"label": self._label(position)})
+        return Item(path, self.read_file(path), {"label": self._label(position)})
 
 
 def image_rows(top: str, left_out: Notices) -> Iterator[bytes]:

@@ -5,18 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from fastload.common.files import read_regular
 from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.spill import Texts
 from fastload.errors import ArgumentError, PackError
 from fastload.sources.folder import encoded, image_rows, path_of
 from fastload.sources.notices import Notice, Notices
 from fastload.sources.options import BoxFormat
-from fastload.sources.protocol import INDEX, UNLABELLED, Choice, Files, Item, Listed, Place, Value, file_stamp
+from fastload.sources.protocol import (
+    INDEX,
+    UNLABELLED,
+    Choice,
+    Files,
+    ImageFiles,
+    Item,
+    Listed,
+    Place,
+    Value,
+    file_stamp,
+)
 from fastload.sources.tar import expand
 
 
-class ImagesSource(Listed):
+class ImagesSource(ImageFiles, Listed):
     """Images, in the order of their list, or sorted as ImageFolder sorts a class. A row is that of
     `image_rows`.
 
@@ -64,7 +74,7 @@ class ImagesSource(Listed):
 
     def read(self, position: int) -> Item:
         path = self.name(position)
-        return Item(path, read_regular(path), self.fields_of(position))
+        return Item(path, self.read_file(path), self.fields_of(position))
 
 
 def folder_source(path: str) -> ImagesSource:

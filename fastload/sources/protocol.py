@@ -360,6 +360,16 @@ class Listed:
         return part
 
 
+class ImageFiles:
+    """Base of sources of which each sample's image is a file of its own.
+
+    Attributes:
+        read_file: reads an image's file. Raises OSError.
+    """
+
+    read_file: Callable[[str], bytes] = staticmethod(read_regular)
+
+
 class NumberedInFiles:
     """Titles, names and keys of a source whose samples are numbered in its files, each from 0. Fields are
     known when a sample is read.

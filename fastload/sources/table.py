@@ -44,6 +44,7 @@ from fastload.sources.protocol import (
     UNLABELLED,
     Choice,
     Given,
+    ImageFiles,
     Item,
     Listed,
     PartOfRows,
@@ -550,7 +551,7 @@ class _Column:
             self.names.add(cell)
 
 
-class TableSource(Listed):
+class TableSource(ImageFiles, Listed):
     """One sample a line.
 
     The first line names the columns when it has a name for the paths among its cells (path, filename,
@@ -753,7 +754,7 @@ class TableSource(Listed):
     def read(self, position: int) -> Item:
         path = self.name(position)
         try:
-            return Item(path, read_regular(path), self._fields(position))
+            return Item(path, self.read_file(path), self._fields(position))
         except FileNotFoundError:
             line, row = self._line(position)
             cell = row[self._path]

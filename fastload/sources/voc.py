@@ -134,7 +134,7 @@ class VocSource(AnnotatedFiles):
         return [self._annotations[position]]
 
     def read(self, position: int) -> Item:
-        path, image = self._annotations[position], read_regular(self._images[position])
+        path, image = self._annotations[position], self.read_file(self._images[position])
         try:
             outer = read_xml(path)
         except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from fastload.common.positions import evenly_spaced
 from fastload.dataset.in_place.formats import NATIVE, START, formats, is_native, suffixes
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.index_cache import index_room
-from fastload.dataset.kept_files import CachePlace, KeptFiles
+from fastload.dataset.kept_files import CachePlace, KeptFiles, hash_of
 from fastload.errors import FastloadError
 from fastload.remote.cache_folder import is_local
 
@@ -148,9 +147,7 @@ class ListedImages:
 
     def _hashes(self) -> npt.NDArray[np.uint64]:
         """A hash of each path."""
-        whole = (os.fsencode(os.path.abspath(path)) for path in self.paths)
-        digests = (hashlib.blake2b(path, digest_size=8).digest() for path in whole)
-        return np.fromiter((int.from_bytes(each, "little") for each in digests), np.uint64, len(self.paths))
+        return np.fromiter(map(hash_of, self.paths), np.uint64, len(self.paths))
 
     def _are_slow(self) -> bool:
         """True if some of the files lie on a disk that is not this host's alone."""
