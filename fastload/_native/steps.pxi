@@ -173,7 +173,7 @@ cdef class StepTimer:
     cdef int _wait_for_lock(self) except -1:
         cdef PyLockStatus status = PY_LOCK_FAILURE
         while status != PY_LOCK_ACQUIRED:
-            with nogil:  # NOTE [ signals while a call waits ]
+            with nogil:  # See NOTE [ signals while a call waits ].
                 status = _acquire_lock_timed(self.lock, 250_000, 1)
             if status != PY_LOCK_ACQUIRED:
                 PyErr_CheckSignals()

@@ -39,7 +39,7 @@ def wait_any(list batches, double timeout, Stop stop=None):
         for i in range(n):
             slots[i] = (<Batch>batches[i]).batch.slot
         while True:
-            # NOTE [ signals while a call waits ]
+            # See NOTE [ signals while a call waits ].
             slice_ms = min(left_ms, 250) if limited else 250
             with nogil:
                 code = fl_ring_wait(ring, slots, n, slice_ms, stopped, &which, &err)
