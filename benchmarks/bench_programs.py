@@ -12,11 +12,11 @@ processes take turns, a window of so many batches each, round by round: torch, e
 the median over rounds of the ratio of two windows of one round. While one is measured the others wait with
 full queues. The first batches of "exact" and "off" must equal torch's bit for bit. Most files have
 come before, and have their entropy indexes; with --first none has: there are copies enough for all rounds,
-each with a comment of its own. Memory is the largest PSS of all processes of a loader that was seen, after
-the rounds, while batches were taken one after the other and each was read. Caveats: with as many cores as
-workers the consumer competes with them. It drops each batch of a window unread. Files are in the page cache.
-A rate suffers more from other processes than CPU time does; `others` is the share of the machine that they
-took.
+each with a comment of its own. Memory is the largest PSS of all processes of a loader that was seen while
+batches were taken one after the other and each was read: after the rounds, and with no other loader alive,
+which would share the libraries' pages. Caveats: with as many cores as workers the consumer competes with
+them. It drops each batch of a window unread. Files are in the page cache. A rate suffers more from other
+processes than CPU time does; `others` is the share of the machine that they took.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import common
 from program_data import PROGRAMS, Program
-from program_turn import COMPARED, WARM, Spec
+from program_turn import COMPARED, LAST, WARM, WINDOW, Spec
 from rich.table import Table
 
 from fastload.bench import harness, measure
@@ -74,15 +74,16 @@ class Child:
 
     def turn(self, _number: int) -> Json:
         """Measures a window."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-        return self.read()
+        return self._ask(WINDOW)
 
-    def end(self) -> Json:
-        """Lets the child end; its memory, and what it has to say at last."""
+    def last(self) -> Json:
+        """Its memory, and what it has to say at last."""
+        return self._ask(LAST)
+
+    def _ask(self, line: str) -> Json:
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
         return self.read()
 
 
@@ -99,6 +100,8 @@ def child(spec: Spec) -> Iterator[Child]:
     )
     try:
         yield Child(process, spec)
+        assert process.stdin is not None
+        process.stdin.close()
         process.wait(timeout=60)
     finally:
         process.kill()
@@ -131,20 +134,35 @@ def measured(
             source, root = root, Path(stack.enter_context(tempfile.TemporaryDirectory()))
             batches = COMPARED + arguments.rounds * (WARM + program.batches)
             never_seen(source, root, (batches + IN_FLIGHT) * program.batch)
-        children = {
-            lazy: stack.enter_context(child(Spec(name, lazy, arguments.workers, str(root))))
-            for lazy in LOADERS
-        }
+        specs = {lazy: Spec(name, lazy, arguments.workers, str(root)) for lazy in LOADERS}
+        rows = interleaved(specs, arguments.rounds)
+        return rows, {lazy: last_of(spec) for lazy, spec in specs.items()}
+
+
+def interleaved(specs: Mapping[str, Spec], rounds: int) -> list[harness.Measured]:
+    """Windows of all loaders of a program, in turn.
+
+    Raises:
+        BenchError: the batches of two differ that must not.
+    """
+    name = specs["torch"].program
+    with ExitStack() as stack:
+        children = {lazy: stack.enter_context(child(spec)) for lazy, spec in specs.items()}
         with common.note(f"{name}: first batches"):
             first = {lazy: each.read()["batches"] for lazy, each in children.items()}
         if wrong := [lazy for lazy in ("exact", "off") if first[lazy] != first["torch"]]:
             raise harness.BenchError(f"{name}: the first batches of {' and '.join(wrong)} are not torch's")
-        rows = harness.interleave(
-            [(lazy, LOADERS[lazy], children[lazy].turn) for lazy in LOADERS], arguments.rounds, common.note
-        )
-        with common.note(f"{name}: memory"):
-            ends = {lazy: each.end() for lazy, each in children.items()}
-    return rows, ends
+        turns = [(lazy, LOADERS[lazy], children[lazy].turn) for lazy in LOADERS]
+        return harness.interleave(turns, rounds, common.note)
+
+
+def last_of(spec: Spec) -> Json:
+    """What a loader has to say of itself after a window, while no other shares the libraries' pages with
+    it."""
+    with child(spec) as alone, common.note(f"{spec.program}: memory of {spec.lazy}"):
+        alone.read()
+        alone.turn(0)
+        return alone.last()
 
 
 def memory_ratio(ours: Json, theirs: Json, column: str = "pss_bytes") -> float | None:

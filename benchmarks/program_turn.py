@@ -30,6 +30,8 @@ from fastload.bench import measure
 Json = dict[str, Any]
 COMPARED = 4  # batches
 WARM = 6  # batches before the clock starts: more than are in flight
+WINDOW, LAST = "window\n", "last\n"
+"""Lines of the parent: to measure a window; to tell of memory."""
 STRETCH = 24  # batches that are taken on end before memory is read, and while it is
 LOOK_S = 0.1  # between readings
 SAMPLES = 1 << 20  # no window reaches the end of the epoch
@@ -130,6 +132,17 @@ def memory(iterator: Iterator[Any]) -> Json:
     }
 
 
+def last_words(spec: Spec, loader: Any, iterator: Iterator[Any]) -> Json:
+    """The memory of a loader, and the lines of explain() about images."""
+    found = memory(iterator)
+    if spec.lazy != "torch":
+        found["explain"] = [
+            line for line in loader.explain(all=True).splitlines() if line.startswith("images")
+        ]
+        loader.close()
+    return found
+
+
 def say(line: Json) -> None:
     """A line for the parent."""
     sys.stdout.write(json.dumps(line) + "\n")
@@ -146,15 +159,8 @@ def main() -> None:
     first = [digest(next(iterator)).hex() for _ in range(COMPARED)]
     settle()
     say({"batches": first})
-    for _ in sys.stdin:
-        say(window(spec, iterator))
-    last = memory(iterator)
-    if spec.lazy != "torch":
-        last["explain"] = [
-            line for line in loader.explain(all=True).splitlines() if line.startswith("images")
-        ]
-        loader.close()
-    say(last)
+    for line in sys.stdin:
+        say(window(spec, iterator) if line == WINDOW else last_words(spec, loader, iterator))
 
 
 if __name__ == "__main__":
