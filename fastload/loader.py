@@ -79,6 +79,8 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         cache: a folder for what was learnt of image files, faster forms, and files of a slow disk; "auto":
             FASTLOAD_CACHE, or the user's. Of a path in a bucket: its PackedDataset's.
         cache_size: most bytes in it, as an int or "200GiB". None: 0.8 of the free ones.
+        cache_side: images in place with a longer shorter side are made that small, antialiased, as JPEGs of
+            quality 95, and kept so: other pixels, far less to decode. None: as they are.
         transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.
         device: device to which finished batches are moved ahead of the loop. Steps of a packed dataset's
             transform that the decoder cannot do run there on whole batches, if all of them can. None: not
@@ -136,6 +138,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     engine: EngineChoice
     cache: str | os.PathLike[str] | None
     cache_size: int | str | None
+    cache_side: int | None
     device: torch.device | None
     device_prefetch: int
     batch_transform: object
@@ -165,7 +168,7 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
     @takes(Arguments[_T])
     def __init__(self: FastLoader[_T, Any], given: Arguments[_T]) -> None:
         dataset: Any = given.dataset
-        place = CachePlace.of(given.cache, given.cache_size)
+        place = CachePlace.of(given.cache, given.cache_size, given.cache_side)
         if isinstance(dataset, str | os.PathLike):
             dataset = PackedDataset(
                 dataset, transform=given.transform, cache=place and place.folder, cache_size=given.cache_size

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "engine/decoder_planes.h"
 #include "engine/decoders.h"
+#include "engine/shrink.h"
 #include "jpeg/dct_form.h"
 #include "jpeg/entropy.h"
 #include "jpeg/exif.h"
@@ -24,6 +25,7 @@ struct fl_worker {
     fl_buffer file;  /* the image file, or the attached image, last read */
     fl_buffer facts; /* what is kept of it */
     fl_buffer form;  /* what is to be kept of it */
+    fl_shrinker *shrinker; /* made for the first image that is made smaller */
     uint64_t stamp; /* of the files outside of the store that the row under way was read from; 0: of none */
     _Atomic(fl_trace *) trace; /* NULL: it is not traced. See NOTE [ trace: one writer, one reader ] */
     fl_trace_event row;        /* what the events of the row under way have in common, if it is traced */
@@ -52,6 +54,7 @@ void fl_worker_free(fl_worker *worker) {
     fl_buffer_free(&worker->file);
     fl_buffer_free(&worker->facts);
     fl_buffer_free(&worker->form);
+    fl_shrinker_free(worker->shrinker);
     fl_renderer_free(worker->renderer);
     free(worker);
 }
@@ -156,14 +159,19 @@ static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t i
     return FL_OK;
 }
 
+/* The kind of what is kept of a file as its form. */
+static fl_record_kind form_kind(const fl_files *files, fl_span form) {
+    if (fl_files_side(files)) return FL_RECORD_KIND_JPEG;
+    return fl_jpeg_dct_is(form.bytes, form.size) ? FL_RECORD_KIND_DCT : FL_RECORD_KIND_RAW;
+}
+
 /* Files of other formats are proved sound by their first decode. proving_ns: of the time that this took: not
  * reading, but the work of a decoder. */
 static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found,
                          int64_t *proving_ns, fl_error *err) {
     uint64_t stamp = 0;
     if (fl_files_converted(source->files, index, &worker->file, &found->data, &stamp)) {
-        const bool dct = fl_jpeg_dct_is(found->data.bytes, found->data.size);
-        *found = (fl_stored){dct ? FL_RECORD_KIND_DCT : FL_RECORD_KIND_RAW, found->data, {NULL, 0}, true};
+        *found = (fl_stored){form_kind(source->files, found->data), found->data, {NULL, 0}, true};
         worker->stamp = stamp;
         add(&worker->counters.bytes, found->data.size);
         return FL_OK;
@@ -289,6 +297,26 @@ static fl_code keep_pixels(fl_worker *worker, const fl_source *source, uint64_t 
     return FL_OK;
 }
 
+/* Takes a smaller image in the place of the one that is open, and keeps it, if there is room. See NOTE
+ * [ shrink: one image for good ]. */
+static fl_code shrink(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found,
+                      fl_image_form *form, fl_error *err) {
+    fl_view image;
+    fl_span jpeg;
+    const uint32_t side = source->files ? fl_files_side(source->files) : 0;
+    if (!fl_shrink_applies(form->width, form->height, side)) return FL_OK;
+    const int64_t start = fl_clock_ns() - fl_renderer_opening_ns(worker->renderer);
+    fl_code code = fl_renderer_whole(worker->renderer, &image, err);
+    if (!code && !worker->shrinker) code = fl_shrinker_create(&worker->shrinker, err);
+    if (!code) code = fl_shrink(worker->shrinker, &image, side, &jpeg, err);
+    if (code) return code;
+    if (fl_files_has_room(source->files, jpeg.size))
+        (void)fl_files_convert(source->files, index, worker->stamp, jpeg);
+    *found = (fl_stored){FL_RECORD_KIND_JPEG, jpeg, {NULL, 0}, true};
+    add(&worker->counters.decode_ns, (uint64_t)(fl_clock_ns() - start));
+    return open_image(worker, source, found, form, err);
+}
+
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
     fl_stored found = {.sound = false};
@@ -309,6 +337,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     if (!code && source->files && fl_files_upright(source->files) && form.may_turn)
         code = fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
     if (!code) code = keep_pixels(worker, source, key.index, &found, &form, err);
+    if (!code) code = shrink(worker, source, key.index, &found, &form, err);
     if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
     if (code) return code;
     fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;

@@ -126,6 +126,45 @@ fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, ui
     return transcoder_free(t);
 }
 
+static void encode_body(transcoder *t, const fl_view *image, int quality) {
+    struct jpeg_compress_struct *d = &t->d;
+    t->capacity = (size_t)image->width * image->height / 2 + 4096;
+    t->out = malloc(t->capacity);
+    if (!t->out) fl_libjpeg_io_fail(&t->io, FL_ENOMEM, "no memory for a JPEG (%zu bytes)", t->capacity);
+    jpeg_create_compress(d);
+    d->mem->max_memory_to_use = 0;
+    d->dest = &t->dest;
+    d->image_width = image->width, d->image_height = image->height;
+    d->input_components = 3, d->in_color_space = JCS_RGB;
+    jpeg_set_defaults(d);
+    jpeg_set_quality(d, quality, TRUE);
+    jpeg_start_compress(d, TRUE);
+    while (d->next_scanline < d->image_height) {
+        JSAMPROW row = (JSAMPROW)(uintptr_t)(image->pixels + d->next_scanline * image->stride);
+        (void)jpeg_write_scanlines(d, &row, 1);
+    }
+    jpeg_finish_compress(d);
+}
+
+fl_code fl_jpeg_encode(const fl_view *image, int quality, uint8_t **out, size_t *written, fl_error *err) {
+    transcoder *t;
+    *out = NULL;
+    if (image->width > JPEG_MAX_DIMENSION || image->height > JPEG_MAX_DIMENSION)
+        return fl_fail(err, FL_EUNSUPPORTED, "%u x %u pixels are more than a JPEG may have", image->width,
+                       image->height);
+    const fl_code code = transcoder_create(&t, err);
+    if (code != FL_OK) return code;
+    if (setjmp(t->io.jump)) {
+        if (err) err->code = t->io.code;
+        return transcoder_free(t);
+    }
+    encode_body(t, image, quality);
+    *out = t->out;
+    *written = t->written;
+    t->out = NULL;
+    return transcoder_free(t);
+}
+
 /* Coefficients are decoded and dropped: at 1/8 only one of each block's 64 is transformed, and no more than a
  * row is kept. */
 static void check_body(transcoder *t, const uint8_t *bytes, size_t size, uint64_t max_pixels,

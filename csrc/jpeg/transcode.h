@@ -1,7 +1,8 @@
-/* jpeg/transcode: what packing does to a JPEG without touching its coefficients. Stateless; any thread.
+/* jpeg/transcode: what packing does to a JPEG without touching its coefficients, and JPEGs of pixels.
+ * Stateless; any thread.
  *
  * NOTE [ transcode: same pixels ]
- * Each function here that returns a file promises that fl_libjpeg_decode makes of it the very pixels it makes
+ * Each function here that makes a file of a file promises that fl_libjpeg_decode makes of it the very pixels it makes
  * of the source (fl_jpeg_transform: the very coefficients, moved), or fails and says why. Where that cannot
  * be kept, the caller keeps the source's bytes.
  *
@@ -14,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/image.h"
 #include "common/status.h"
 
 /* Any DCT JPEG (progressive, arithmetic, several scans) → one scan of baseline Huffman coding with optimal
@@ -23,6 +25,10 @@
  * so that the turn would not be lossless. */
 fl_code fl_jpeg_transform(const uint8_t *bytes, size_t size, int orientation, uint64_t max_pixels,
                           uint8_t **out, size_t *written, fl_error *err);
+
+/* A baseline JPEG of RGB pixels: 4:2:0, as Pillow writes it at that quality. FL_EUNSUPPORTED: a side is longer
+ * than a JPEG's. */
+fl_code fl_jpeg_encode(const fl_view *image, int quality, uint8_t **out, size_t *written, fl_error *err);
 
 /* Result of decoding a file's coefficients.
  * NOTE [ jpeg: files that decoders smooth ]

@@ -48,6 +48,7 @@ struct fl_files {
     fl_page_cache cache;
     fl_kept *kept; /* NULL: what is learnt stays in memory */
     fl_files_keeping keeping;
+    uint32_t side; /* most pixels of a shorter side; 0: no limit */
     _Atomic uint8_t *fetched; /* of slow files: 1 while one is read ahead; NULL: they are not slow */
     fl_in_flight reads;       /* of these */
     pthread_mutex_t lock;
@@ -194,6 +195,15 @@ bool fl_files_keeps(const fl_files *files, fl_files_keeping keeping) {
     return files->kept && files->keeping == keeping;
 }
 
+void fl_files_shrink(fl_files *files, uint32_t side) { files->side = side; }
+
+uint32_t fl_files_side(const fl_files *files) { return files->side; }
+
+/* Whether forms are read in the place of files. */
+static bool has_forms(const fl_files *files) {
+    return files->kept && (files->side || files->keeping == FL_FILES_FORMS);
+}
+
 static uint64_t number_of(const fl_files *files, uint64_t index) {
     return files->places ? files->places[index].path : index;
 }
@@ -284,7 +294,9 @@ static bool fetch_now(fl_files *files, uint64_t index) {
 
 /* The same, ahead of those who decode it. Whether the file is another by now is asked once, by them. */
 static bool fetch(fl_files *files, uint64_t index) {
-    if (fl_kept_stamp(files->kept, index, FL_KEPT_BYTES)) return true;
+    if (fl_kept_stamp(files->kept, index, FL_KEPT_BYTES) ||
+        (files->side && fl_kept_stamp(files->kept, index, FL_KEPT_FORM)))
+        return true;
     if (!fl_kept_writes(files->kept, 0)) return false;
     fl_in_flight_enter(&files->reads);
     const bool kept = fl_kept_stamp(files->kept, index, FL_KEPT_BYTES) || fetch_now(files, index);
@@ -322,7 +334,7 @@ fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_spa
 
 bool fl_files_converted(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp) {
     struct stat st;
-    if (!fl_files_keeps(files, FL_FILES_FORMS) || !fl_kept_stamp(files->kept, index, FL_KEPT_FORM) ||
+    if (!has_forms(files) || !fl_kept_stamp(files->kept, index, FL_KEPT_FORM) ||
         !status_of(files, index, &st) || !S_ISREG(st.st_mode) || is_other(files, index, &st))
         return false;
     *stamp = stamp_of(files, &st);
@@ -391,8 +403,7 @@ bool fl_files_ahead(fl_files *files, uint64_t index) {
     uint32_t size;
     if (index >= files->count) return false;
     if (files->fetched) return fetch(files, index);
-    if (fl_files_keeps(files, FL_FILES_FORMS) &&
-        fl_kept_place(files->kept, index, FL_KEPT_FORM, &fd, &offset, &size))
+    if (has_forms(files) && fl_kept_place(files->kept, index, FL_KEPT_FORM, &fd, &offset, &size))
         return fl_page_cache_ahead(&files->cache, fd, offset, size, UINT32_MAX);
     if (open_entry(files, index, &fd, &st, &part, NULL)) return false;
     const bool found = fl_page_cache_ahead(&files->cache, fd, part.offset, (uint32_t)part.size, UINT32_MAX);

@@ -65,6 +65,11 @@ typedef enum fl_files_keeping {
 fl_code fl_files_keep(fl_files *files, fl_kept *kept, fl_files_keeping keeping, fl_error *err);
 bool fl_files_keeps(const fl_files *files, fl_files_keeping keeping); /* whether it keeps that */
 
+/* Images are as if their files held no more than that: their shorter side is `side` at most (engine/shrink.h), and
+ * FL_KEPT_FORM of one that was larger is a JPEG of it. Before the list is read. */
+void fl_files_shrink(fl_files *files, uint32_t side);
+uint32_t fl_files_side(const fl_files *files); /* 0: they are as they are */
+
 uint64_t fl_files_count(const fl_files *files);
 
 /* The bytes of file `index`, in the buffer, until it is used again, and its stamp. FL_ENOTFOUND: there is no

@@ -161,6 +161,7 @@ cdef extern from "store/files.h" nogil:
         FL_FILES_FACTS
         FL_FILES_FORMS
         FL_FILES_BYTES
+    void fl_files_shrink(fl_files *, uint32_t side)
     fl_code fl_files_keep(fl_files *, fl_kept *kept, fl_files_keeping keeping, fl_error *err)
     bint fl_files_keeps(const fl_files *, fl_files_keeping keeping)
     fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes,

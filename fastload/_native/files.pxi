@@ -4,7 +4,7 @@ from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_er
 from fastload._native.c_store cimport (
     FL_FILES_BYTES, FL_FILES_FACTS, FL_FILES_FORMS, fl_files, fl_files_count, fl_files_create,
     fl_files_create_places, fl_files_free, fl_files_keep, fl_files_keeping, fl_files_keeps, fl_files_learnt,
-    fl_files_places, fl_files_read, fl_files_take_only, fl_place_content_stamp, fl_place_open,
+    fl_files_places, fl_files_read, fl_files_shrink, fl_files_take_only, fl_place_content_stamp, fl_place_open,
     fl_place_stamp,
 )
 from posix.stat cimport stat as _stat, struct_stat
@@ -147,6 +147,11 @@ cdef class Files:
         cdef fl_error err
         check(fl_files_keep(self.ptr, kept.ptr, keeping, &err), &err)
         self.kept = kept
+
+    def shrink(self, uint32_t side):
+        """Takes images whose shorter side is more than `side` pixels as JPEGs of quality 95 with just that, made when
+        they are first read; before any is."""
+        fl_files_shrink(self.ptr, side)
 
     def keeps(self, fl_files_keeping keeping):
         """True if that is what it keeps."""

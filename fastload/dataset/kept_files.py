@@ -56,6 +56,7 @@ _SLAB, _SLOW_SLAB = 64 << 20, 256 << 20
 _LEAST = 64 << 10
 _LOCAL = core.KEEP_FORMS
 """Kept of files on a disk of this host."""
+_SIDE_MOST = 1 << 16
 LOG, TABLE = re.compile(r"(\d{5})\.log"), re.compile(r"[0-9a-f]{32}\.table")
 PATHS = re.compile(r"([0-9a-f]{32})\.paths")
 _ROW, _HASH = core.KEPT_ROW, 8
@@ -71,25 +72,32 @@ class CachePlace(NamedTuple):
     Attributes:
         folder: the folder.
         size: most bytes of all that is in it; None: 0.8 of the free ones.
+        side: most pixels of an image's shorter side; None: images are as they are.
     """
 
     folder: str
     size: int | str | None
+    side: int | None = None
 
     @classmethod
-    def of(cls, cache: str | os.PathLike[str] | None, size: int | str | None) -> CachePlace | None:
-        """The place that `cache=` and `cache_size=` name; None without a cache.
+    def of(
+        cls, cache: str | os.PathLike[str] | None, size: int | str | None, side: int | None = None
+    ) -> CachePlace | None:
+        """The place that `cache=`, `cache_size=` and `cache_side=` name; None without a cache.
 
         Raises:
-            ArgumentError: a size without a folder, or no size.
+            ArgumentError: a size or a side without a folder, no size, or no side.
         """
         if cache is None:
-            if size is not None:
-                raise ArgumentError(f'cache_size={size!r} needs a folder: give cache=, or cache="auto"')
+            for name, given in (("cache_size", size), ("cache_side", side)):
+                if given is not None:
+                    raise ArgumentError(f'{name}={given!r} needs a folder: give cache=, or cache="auto"')
             return None
         if size is not None:
             parse_size(size, "cache_size")
-        return cls(os.fspath(default_folder() if cache == "auto" else cache), size)
+        if side is not None and not (type(side) is int and 0 < side <= _SIDE_MOST):
+            raise ArgumentError(f"cache_side={side!r} is no number of pixels from 1 to {_SIDE_MOST:,}")
+        return cls(os.fspath(default_folder() if cache == "auto" else cache), size, side)
 
 
 class FilesFolder:
@@ -147,8 +155,9 @@ class KeptFiles(FilesFolder):
         slow: bool,
         paths: Callable[[], Hashes] | None = None,
     ) -> None:
-        super().__init__(place, f"file://{folder}", "files")
-        self.slow = slow
+        smaller = "" if place.side is None else f" at {place.side} pixels"
+        super().__init__(place, f"file://{folder}{smaller}", f"files{smaller}")
+        self.slow, self._side = slow, place.side
         self._count = len(files)
         self._kept: core.Kept | None = None
         self._logs: set[int] = set()
@@ -189,7 +198,8 @@ class KeptFiles(FilesFolder):
         if flags & os.O_CREAT:
             self._take_log()
         self.find_logs()
-        files.keep(self._kept, core.KEEP_BYTES if self.slow else _LOCAL)
+        local = _LOCAL if self._side is None else core.KEEP_FACTS
+        files.keep(self._kept, core.KEEP_BYTES if self.slow else local)
 
     def find_logs(self) -> None:
         """Opens logs that other processes have made since. Raises nothing."""
@@ -271,11 +281,13 @@ class KeptFiles(FilesFolder):
         if self._kept is None:
             return f"nothing is kept in {self.root.path}: {self.root.why or 'its size leaves no room'}"
         facts, whole, forms = self._kept.entries()
-        shares = f"{facts:,} of {self._count:,} files are known"
-        if self.slow:
-            shares += f", and the bytes of {whole:,} are there, which lie on a slow disk"
+        known = f"{facts:,} of {self._count:,} files are known, and "
+        if self._side is not None:
+            shares = f"{forms:,} of {self._count:,} images are there at {self._side} pixels"
+        elif self.slow:
+            shares = f"{known}the bytes of {whole:,} are there, which lie on a slow disk"
         else:
-            shares += f", and {forms:,} are there in a form that decodes faster, made while the loop is busy"
+            shares = f"{known}{forms:,} are there in a form that decodes faster, made while the loop is busy"
         why = f"; it takes no more ({self.root.why or 'cache_size= is reached'})" * (
             self._full or not self.root.writable
         )

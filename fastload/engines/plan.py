@@ -253,6 +253,9 @@ class Planner:
         why, mend = self._why(settings, data)
         if settings.engine == "native" and native is None:
             raise ArgumentError(f'engine="native" was asked for: {why}')
+        if settings.cache_side is not None and (data is None or data.native is None or not data.in_place):
+            other = why if data is None or data.native is None else _PACKED
+            raise ArgumentError(f"cache_side= is for images in place on native threads: {other}")
         if data is None:
             settings.check_python()
         elif data.in_place:
@@ -303,6 +306,7 @@ class Planner:
         return why, "" if data.native is not None else _to_native(data)
 
 
+_PACKED = "packed images have the size that they were packed with (max_side=, min_side=)"
 _PACK = "pack the dataset (fastload pack) and use fastload.transforms, so that native threads do the work"
 _OR_PACK = "; change that, or pack the dataset (fastload pack), so that native threads do the work"
 _OR_BATCHES = (

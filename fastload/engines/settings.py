@@ -74,6 +74,7 @@ class Arguments(Generic[_T]):
     engine: EngineChoice | None = None
     cache: str | os.PathLike[str] | None = None
     cache_size: int | str | None = None
+    cache_side: int | None = None
     transform: object = None
     device: torch.device | str | int | None = None
     device_prefetch: int = 2
@@ -387,7 +388,7 @@ class Settings(Arguments[Any]):
     @cached_property
     def cache_place(self) -> CachePlace | None:
         """The cache folder; None: there is none. Raises ArgumentError."""
-        return CachePlace.of(self.cache, self.cache_size)
+        return CachePlace.of(self.cache, self.cache_size, self.cache_side)
 
     @property
     def may_draw_ahead(self) -> bool:

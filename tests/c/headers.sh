@@ -49,7 +49,7 @@ prefixes() {
     resize) echo 'fl_resize' ;;
     colour) echo 'fl_colour_' ;;
     store) echo 'fl_(store|record|files|kept|in_flight|open_files|page_cache|place|table|attached|planes|varying|rle|edges)_' ;;
-    engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|decoder|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|trace|watch|augment|erase|converter)' ;;
+    engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|decoder|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|trace|watch|augment|erase|converter|shrink|shrinker)' ;;
     esac
 }
 if [ -n "$library" ]; then

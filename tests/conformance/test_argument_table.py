@@ -381,6 +381,11 @@ def cache_size(on: Engine) -> bool:
         return cache(on) and not list(Path(folder).rglob("facts.index"))
 
 
+def cache_side(on: Engine) -> bool:
+    """On files in place, where none of these engines is: tests/dataset/in_place/test_cache_side.py."""
+    raise AssertionError(on)
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "shuffle": {"shuffle": True},
     "sampler": {"sampler": [1]},
@@ -395,6 +400,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "on_error": {"on_error": "skip"},
     "shard": {"shard": "auto"},
     "even": {"shard": "auto", "even": False},
+    "cache_side": {"cache": "a folder that nobody makes", "cache_side": 64},
 }
 IDLE: dict[str, dict[str, Any]] = {
     "worker_init_fn": {"worker_init_fn": begin},

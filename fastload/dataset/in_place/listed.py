@@ -95,6 +95,8 @@ class ListedImages:
                 os.fsencode(prefix), bytes(names), len(self.paths), self.room, places, kinds
             )
             if self._cache is not None:
+                if self._cache.side is not None:
+                    self._files.shrink(self._cache.side)
                 listing = [os.fsencode(prefix), bytes(names)]
                 listing += [] if self.places is None else [self.places.key()]
                 folder = os.path.abspath(os.path.dirname(prefix))
