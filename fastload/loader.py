@@ -79,8 +79,8 @@ class FastLoader(DataLoader[_T], Generic[_T, _Batches]):
         cache: a folder for what was learnt of image files, faster forms, and files of a slow disk; "auto":
             FASTLOAD_CACHE, or the user's. Of a path in a bucket: its PackedDataset's.
         cache_size: most bytes in it, as an int or "200GiB". None: 0.8 of the free ones.
-        cache_side: images in place with a longer shorter side are made that small, antialiased, as JPEGs of
-            quality 95, and kept so: other pixels, far less to decode. None: as they are.
+        cache_side: images in place are kept, and used, with that shorter side at most, antialiased, as JPEGs
+            of quality 95. None: as they are.
         transform: for a path: the PackedDataset's transform, such as a list of `fastload.transforms`.
         device: device to which finished batches are moved ahead of the loop. Steps of a packed dataset's
             transform that the decoder cannot do run there on whole batches, if all of them can. None: not
