@@ -35,8 +35,8 @@ class BucketBatchSampler(Sampler[list[int]]):
     4. Call `set_epoch` before each epoch; under `shard=` the loader does.
 
     Args:
-        dataset: a PackedDataset, or Subset and ConcatDataset of them: nothing is decoded. With `by` as
-            numbers any dataset.
+        dataset: a PackedDataset, files in place (their headers are read), or Subset and ConcatDataset of
+            them. With `by` as numbers any dataset.
         batch_size: samples of a batch.
         by: "aspect" (width / height), "size" (pixels), or a number for each sample.
         edges: ascending values between two buckets; one that is equal to an edge belongs above it. None: for
@@ -51,6 +51,7 @@ class BucketBatchSampler(Sampler[list[int]]):
 
     Raises:
         ArgumentError: an argument is out of range, or the dataset does not tell its images' sizes.
+        DatasetError: a file cannot be read.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ _STEP = 1 << 14
 
 
 def _sizes_of(dataset: object) -> HeightsWidths:
-    """Heights and widths of a dataset's stored images. Raises ArgumentError."""
+    """Heights and widths of a dataset's stored images. Raises ArgumentError, DatasetError."""
     if isinstance(dataset, Subset):
         heights, widths = _sizes_of(dataset.dataset)
         indices = subset_positions(dataset.indices)
@@ -164,10 +165,24 @@ def _sizes_of(dataset: object) -> HeightsWidths:
         parts = [_sizes_of(part) for part in dataset.datasets]
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     if not isinstance(dataset, PackedDataset):
-        raise ArgumentError(
-            f"{type(dataset).__name__} does not tell its images' sizes, as packed data do: give by= "
-            "a number for each sample, such as "
-            "width / height"
-        )
+        return _sizes_in_place(dataset)
     stored = dataset.sizes
     return stored[0].astype(np.int64), stored[1].astype(np.int64)
+
+
+def _sizes_in_place(dataset: object) -> HeightsWidths:
+    """Those of image files: 0 x 0 of a file that is gone or no image. Raises ArgumentError, DatasetError."""
+    from fastload.dataset.in_place.datasets import sizes_of
+    from fastload.dataset.in_place.known import NotInPlaceError
+
+    why, sizes = "", None
+    try:
+        sizes = sizes_of(dataset)
+    except NotInPlaceError as error:
+        why = f" ({error})"
+    if sizes is None:
+        raise ArgumentError(
+            f"{type(dataset).__name__} does not tell its images' sizes, as packed data do{why}: give by= a "
+            "number for each sample, such as width / height"
+        )
+    return sizes[:, 0], sizes[:, 1]

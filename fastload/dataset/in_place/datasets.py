@@ -6,6 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from fastload.dataset.in_place import hugging_face, known, samples
 from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.hugging_face import ArrowDataset
@@ -44,6 +47,21 @@ RECOGNISERS = (
     Recogniser("torchvision.datasets", known.recognised, FileDataset),
 )
 """Kinds of datasets in place; the first that recognises one makes it."""
+
+
+def sizes_of(dataset: object) -> npt.NDArray[np.int64] | None:
+    """(number, 2) heights and widths of a dataset's images, by a pass over their headers, whatever its
+    transform; None where it is none that is read in place.
+
+    Raises:
+        NotInPlaceError: it is not read in place for a reason of its own.
+        DatasetError: a file cannot be read.
+    """
+    for each in RECOGNISERS:
+        if each.library in sys.modules and (found := each.recognise(dataset)) is not None:
+            sizes: npt.NDArray[np.int64] = each.make.sizes_of(found)
+            return sizes
+    return None
 
 
 class InPlaceDatasets:

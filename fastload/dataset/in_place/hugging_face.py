@@ -305,6 +305,13 @@ class ArrowDataset(InPlaceDataset):
             for name in self.fields
         }
 
+    @staticmethod
+    def sizes_of(known: KnownTable) -> npt.NDArray[np.int64]:
+        """(number, 2) heights and widths of its images, as header_sizes."""
+        listed = _listed(known, MappedFiles(), None)
+        positions = _positions(known.indices, len(listed))
+        return listed.sizes() if positions is None else listed.sizes()[positions]
+
     def is_of(self, dataset: object, known: KnownTable) -> bool:
         """Returns True if it is made of that dataset, with the table and format that the dataset has now."""
         kept = self._known

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.positions import evenly_spaced
 from fastload.dataset.in_place.formats import NATIVE, START, formats, is_native, suffixes
+from fastload.dataset.in_place.header_sizes import header_sizes
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.index_cache import index_room
 from fastload.dataset.kept_files import CachePlace, KeptFiles, hash_of
@@ -120,6 +121,19 @@ class ListedImages:
             return max(core.stored_size(core.stored_kind(data), data))
         except (OSError, FastloadError):
             return None
+
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """(number, 2) heights and widths of the images, by a pass over their headers; as header_sizes."""
+        return header_sizes(len(self), self._start_of, self._are_slow())
+
+    def _start_of(self, index: int, most: int) -> bytes:
+        """The first bytes of an image; -1: all. Raises OSError."""
+        size = 0 if self.places is None else int(self.places.sizes[index])
+        with open(self.path(index), "rb", buffering=0) as file:
+            if size:
+                file.seek(int(self.places.offsets[index]))  # type: ignore[union-attr]
+                most = size if most < 0 else min(most, size)
+            return file.read(most)
 
     def check_formats(self, positions: npt.NDArray[np.int64] | None = None) -> None:
         """Looks at some images, of all or of those at some positions, spread over them.

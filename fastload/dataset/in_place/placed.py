@@ -64,6 +64,11 @@ class PlacedDataset(InPlaceDataset):
             self.image_field: "image"
         }
 
+    @staticmethod
+    def sizes_of(known: KnownSamples) -> npt.NDArray[np.int64]:
+        """(number, 2) heights and widths of its images, as header_sizes."""
+        return _listed(known.source, None).sizes()
+
     def is_of(self, dataset: object, known: KnownSamples) -> bool:
         """Returns True if it is made of that dataset, with the source and fields that the dataset has now."""
         return dataset is self.dataset and known.source is self._known.source and known.fields == self.fields

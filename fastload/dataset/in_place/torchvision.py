@@ -43,6 +43,11 @@ class FileDataset(InPlaceDataset):
         self._lists = tuple(list(each) for each in known.lists)
         self._open = known.open
 
+    @staticmethod
+    def sizes_of(known: KnownDataset) -> npt.NDArray[np.int64]:
+        """(number, 2) heights and widths of its images, as header_sizes."""
+        return ListedImages([checked_path(path) for path, _ in known.pairs()], None).sizes()
+
     def is_of(self, dataset: object, known: KnownDataset) -> bool:
         """Returns True if it is made of that dataset, with the lists that the dataset has now."""
         same = dataset is self.dataset and known.open == self._open and len(known.lists) == len(self._lists)
