@@ -4,10 +4,10 @@
 
 Method: a folder with --times copies of each photograph of the corpus. RandomResizedCrop(224), flip, ToTensor
 of torchvision for all; batches of 64; every turn takes all the samples; all is in the page cache. In turn,
-each round: an epoch, not the first, of a FastLoader without a cache; the third epoch of one with a new cache
-whose loop waits for its batches from the first on; two epochs, which are not counted, of one with a new cache
-whose loop is held to half of that rate by sleeping after each batch, and its third epoch, which is not held;
-an epoch of the same images packed with --encode dct.
+each round: an epoch of torch's DataLoader; an epoch, not the first, of a FastLoader without a cache; the
+third epoch of one with a new cache whose loop waits for its batches from the first on; two epochs, which are
+not counted, of one with a new cache whose loop is held to half of that rate by sleeping after each batch, and
+its third epoch, which is not held; an epoch of the same images packed with --encode dct.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from bench_in_place import epoch
 from fastload import FastLoader, PackedDataset
 from fastload.bench import harness
 
-OPTIONS: dict[str, Any] = {"batch_size": 64, "shuffle": True, "seed": 1, "engine": "native"}
+TORCHS: dict[str, Any] = {"batch_size": 64, "shuffle": True}
+OPTIONS: dict[str, Any] = {**TORCHS, "seed": 1, "engine": "native"}
 
 
 def held(loader: Iterable[Any], batch_s: float) -> None:
@@ -37,6 +38,7 @@ def held(loader: Iterable[Any], batch_s: float) -> None:
 
 def turns(tree: Path, packed: Path, caches: Path, workers: int) -> list[tuple[str, str, harness.Round]]:
     """The turns of a round, in order."""
+    from torch.utils.data import DataLoader
     from torchvision import datasets, transforms
 
     steps = transforms.Compose(
@@ -72,7 +74,9 @@ def turns(tree: Path, packed: Path, caches: Path, workers: int) -> list[tuple[st
         with FastLoader(PackedDataset(packed, transform=steps), **options) as loader:
             return epoch(loader)
 
+    reference = DataLoader(datasets.ImageFolder(str(tree), steps), num_workers=workers, **TORCHS)
     return [
+        ("torch", "torch DataLoader", lambda _: epoch(reference)),
         ("plain", "FastLoader, no cache", plainly),
         ("saturated", "with cache=, epoch 3 of a loop that waits", saturated),
         ("held", "with cache=, epoch 3, after two held to half the rate", after_held),
@@ -100,6 +104,7 @@ def main() -> int:
         for title, top, bottom, bound in (
             ("epoch 3 after two held to half the rate / packed with dct", "held", "packed", 0.95),
             ("epoch 3 of a loop that waits / without a cache", "saturated", "plain", 0.97),
+            ("epoch 3 after two held to half the rate / torch DataLoader", "held", "torch", 7.0),
         )
     ]
     return common.finish("busy_loop", arguments, targets, rows=[row.to_json() for row in rows])

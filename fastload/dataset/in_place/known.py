@@ -141,7 +141,7 @@ def _opener(dataset: object, owner: str) -> Callable[[Any], Image]:
     if loader is None:
         if owner not in _LISTS:
             raise NotInPlaceError("it has no loader")
-        return _OwnCode(dataset, _LISTS[owner])
+        return OwnOpening(dataset, _LISTS[owner])
     folder = sys.modules[f"{_MODULE}folder"]
     if changed := _LOADING.replaced():
         raise NotInPlaceError(changed)
@@ -157,7 +157,7 @@ def _opener(dataset: object, owner: str) -> Callable[[Any], Image]:
 
 
 @dataclass(frozen=True)
-class _OwnCode:
+class OwnOpening:
     """Opens images as a dataset without a loader does: by its own `__getitem__`, of a copy whose lists
     hold one path, untransformed."""
 

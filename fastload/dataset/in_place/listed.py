@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,6 +105,14 @@ class ListedImages:
                 paths = None if self.places is not None else self._hashes
                 self._kept = KeptFiles(self._cache, folder, listing, self._files, self._are_slow(), paths)
         return self._files
+
+    def slow_bytes(self, index: int) -> bytes | None:
+        """The bytes of an image whose file lies on a slow disk, kept or read; None: it does not, or cannot be
+        read."""
+        if self._kept is not None and self._kept.slow:
+            with suppress(FastloadError):
+                return self.files.read(index)
+        return None
 
     def path(self, index: int) -> str:
         """The path of the file that holds image index."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastload.common.images import open_image
 from fastload.dataset.in_place.base import InPlaceDataset, checked_path
 from fastload.dataset.in_place.formats import NATIVE, suffixes
-from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError
+from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError, OwnOpening
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.kept_files import CachePlace
 
@@ -64,6 +67,11 @@ class FileDataset(InPlaceDataset):
         return values["image"], values["label"]
 
     def _opened(self, index: int) -> Image:
+        by_loader = not isinstance(self._open, OwnOpening)
+        data = self._listed.slow_bytes(index) if by_loader else None
+        if data is not None:
+            with suppress(Exception):  # those of the dataset's own loader name the file
+                return open_image(io.BytesIO(data)).convert("RGB")
         return self._open(self._listed.path(index))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from in_place_helpers import EXACT, image_folder, save
-from kept_helpers import COUNT, folder_of, images, kept_of, known, loader_of, of_kind
+from kept_helpers import COUNT, expected, folder_of, images, kept_of, known, loader_of, of_kind
 from pictures import photo
 from slow_disk import slow_disk
 from torch.utils.data import DataLoader
@@ -316,3 +316,28 @@ def test_killed_at_any_moment(tree: Path, tmp_path: Path, monkeypatch: pytest.Mo
             assert torch.equal(images(loader), expected)
             assert torch.equal(images(loader), expected)
             assert known(loader) == (COUNT, COUNT)
+
+
+def test_other_formats_of_a_slow_disk_are_read_once(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pillow, too, opens the kept bytes; what it has to say of a file that is no image names the file."""
+    monkeypatch.setattr(listed, "is_local", lambda folder: False)
+    for number in range(10, 20):
+        photo(number, 480, 640).save(tree / "class0" / f"{number}.jpg")
+    photo(20, 480, 640).save(tree / "class1" / "20.bmp")
+    pixels = expected(tree)
+    with loader_of(tree, tmp_path / "cache") as loader:
+        assert torch.equal(images(loader), pixels)
+    for path in tree.rglob("*.*"):
+        when, size = path.stat().st_mtime_ns, path.stat().st_size
+        path.write_bytes(bytes(size))
+        os.utime(path, ns=(when, when))
+    with loader_of(tree, tmp_path / "cache") as loader:
+        assert torch.equal(images(loader), pixels)
+    (tree / "class1" / "20.bmp").write_bytes(b"no image")
+    with (
+        loader_of(tree, tmp_path / "cache") as loader,
+        pytest.raises(OSError, match=r"cannot identify image file.*20\.bmp"),
+    ):
+        images(loader)
