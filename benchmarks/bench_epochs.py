@@ -52,16 +52,16 @@ class Arrays:
         kept = self.folder / f"{Path(path).parent.name}-{Path(path).stem}.npy"
         if kept.exists():
             return Image.fromarray(np.load(kept))
-        with Image.open(path) as image:
-            pixels = image.convert("RGB")
+        pixels = opened(path)
         np.save(kept, np.asarray(pixels))
         return pixels
 
 
 def opened(path: str) -> Image.Image:
     """A file's pixels: the part of MONAI's transforms that it keeps."""
-    with Image.open(path) as image:
-        return image.convert("RGB")
+    from torchvision.datasets.folder import pil_loader
+
+    return pil_loader(path)
 
 
 def ends(loader: Iterable[Any], began: float) -> Times:

@@ -495,6 +495,7 @@ class AppendKeywords(_SampleKeywords, _ShardKeywords, total=False):
     index: bool | None
     optimize_huffman: bool | None
     max_pixels: int | None
+    from_cache: str | os.PathLike[str] | None
 
 
 class ConvertKeywords(_RunKeywords, _EncodeKeywords, total=False):

@@ -30,6 +30,7 @@ from fastload.common.limits import checked_max_pixels
 from fastload.errors import ArgumentError, PackError, PackStoppedError, printable
 from fastload.packing import Item, PackOptions, PackSummary, Source, open_source
 from fastload.packing.attach import AttachJob
+from fastload.packing.from_cache import reading_cache
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import keywords, settled, takes_options
 from fastload.packing.options import AS_PACKED, AppendKeywords, RunOptions
@@ -292,9 +293,9 @@ def append(out: str | os.PathLike[str], source: object, **options: Unpack[Append
         job = _Append(change)
         job.begin(run.resume)
         try:
-            summary = run_job(
-                AttachJob(fitted, opened, chosen) if attached else PackJob(fitted, chosen), job.folder, run
-            )
+            with reading_cache(opened, run.from_cache) as taken:
+                made = AttachJob(fitted, opened, chosen) if attached else PackJob(fitted, chosen)
+                summary = replace(run_job(made, job.folder, run), from_cache=taken())
         except PackStoppedError:
             raise
         except PackError as error:

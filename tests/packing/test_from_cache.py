@@ -13,7 +13,7 @@ from packing_helpers import encoded, picture, tree
 from stored_equal import assert_equal_datasets
 from typer.testing import CliRunner
 
-from fastload import FastLoader
+from fastload import FastLoader, append
 from fastload.cli.main import app
 from fastload.dataset.in_place import listed
 from fastload.errors import ArgumentError, PackError
@@ -120,6 +120,16 @@ def test_a_resume_takes_the_rest_from_it(photos: Path, cache: Path, tmp_path: Pa
     assert (summary.samples, summary.packed_now, summary.from_cache) == (COUNT, 3, 2)
     pack(photos, tmp_path / "plain.fl")
     assert_equal_datasets(tmp_path / "plain.fl", out)
+
+
+def test_append_takes_files_from_it(photos: Path, cache: Path, tmp_path: Path) -> None:
+    pack(photos, tmp_path / "out.fl")
+    pack(photos, tmp_path / "plain.fl")
+    append(tmp_path / "plain.fl", photos)
+    with other_bytes(*files(photos)):
+        done = append(tmp_path / "out.fl", photos, from_cache=cache)
+    assert (done.samples, done.pack.from_cache) == (2 * COUNT, COUNT)
+    assert_equal_datasets(tmp_path / "plain.fl", tmp_path / "out.fl")
 
 
 def test_refused(photos: Path, cache: Path, tmp_path: Path) -> None:
