@@ -41,8 +41,10 @@ MACOS = "macosx_11_0_universal2"
 SANITIZERS = ("address", "undefined", "thread")
 WARNINGS = ["-Wall", "-Wextra"]
 CALLERS = re.compile(
-    r"csrc/(engine/(?!fields|objects|polygons)\w+|store/(attached|files|open_files|place|store|tree)"
-    r"|jpeg/(decoder|exif|libjpeg|libjpeg_io|markers|transcode|turn)|png/chunks|webp/webp)\.c"
+    r"csrc/(engine/(?!fields|objects|polygons)\w+"
+    r"|store/(attached|files|in_flight|kept|open_files|page_cache|place|store|tree|varying)"
+    r"|jpeg/(decoder|dct_form|entropy_index|exif|header|libjpeg|libjpeg_io|markers|transcode|turn)"
+    r"|png/chunks|webp/webp)\.c"
 )
 """Sources without inner loops of their own: they call those of others."""
 # What Cython writes is not ours to tidy.
@@ -171,12 +173,15 @@ class BuildNative(build_ext):
         # Contraction into fused multiply-adds would give other pixels on CPUs that have them. How to unwind
         # the code stands in what strip takes away, so that a wheel is smaller.
         ext.extra_compile_args = ["-std=gnu11", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
-        ext.extra_compile_args += ["-fno-asynchronous-unwind-tables", *sanitizers, *cflags]
+        ext.extra_compile_args += ["-fno-asynchronous-unwind-tables", "-ffunction-sections"]
+        ext.extra_compile_args += [*sanitizers, *cflags]
         # The module has what it calls of a library's archive, and shows none of its names to other libraries.
         archives = ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
         ext.extra_link_args = ["-pthread", *sanitizers[:1], *archives, *libs, "-lm"]
         self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
-        stamp = self._flags_stamp("flags.txt", [*FAST, *SMALL, *ext.extra_compile_args, *self._werror])
+        stamp = self._flags_stamp(
+            "flags.txt", [*FAST, *SMALL, CALLERS.pattern, *ext.extra_compile_args, *self._werror]
+        )
         generated = cythonize([ext], build_dir=str(Path(self.build_temp) / "cython"), quiet=True)[0]
         ext.sources = generated.sources
         headers = [each for each in ext.depends if each.endswith(".h")]
