@@ -15,9 +15,10 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.files import expanded, read_regular
 from fastload.dataset.kept_files import LOG, PATHS, Hashes, hash_of, hashes_of
+from fastload.dataset.kept_folder import names_of
 from fastload.errors import ArgumentError, DatasetError
 from fastload.remote.cache_folder import CacheFolder, LockFile, default_folder
-from fastload.remote.shared_files import dataset_folder, open_in_dataset
+from fastload.remote.shared_files import open_in_dataset
 
 
 class _List(NamedTuple):
@@ -85,15 +86,13 @@ class KeptBytes:
 
 def _lists_of(folder: Path) -> Iterator[_List]:
     """The lists of whole files in a dataset's folder. Raises OSError."""
-    with dataset_folder(folder) as opened:
-        names = os.listdir(opened)
-    logs = [int(match[1]) for name in names if (match := LOG.fullmatch(name))]
-    for name in (match[1] for each in names if (match := PATHS.fullmatch(each))):
+    logs = names_of(folder, LOG)
+    for name in (each.removesuffix(".paths") for each in names_of(folder, PATHS)):
         hashes = hashes_of(folder, name)
         if not len(hashes):
             continue
         with suppress(DatasetError):  # the table is none
             kept = core.Kept(open_in_dataset(folder / f"{name}.table", os.O_RDONLY), len(hashes))
-            for number in logs:
-                kept.add_log(number, open_in_dataset(folder / f"{number:05}.log", os.O_RDONLY))
+            for log in logs:
+                kept.add_log(int(log.removesuffix(".log")), open_in_dataset(folder / log, os.O_RDONLY))
             yield _List(kept, hashes, np.argsort(hashes), np.zeros(len(hashes), bool))

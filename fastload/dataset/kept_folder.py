@@ -47,7 +47,7 @@ class KeptShare(NamedTuple):
 
 def has_lists(folder: Path) -> bool:
     """True for a dataset's folder of files in place. Raises OSError."""
-    return bool(_of_kind(folder, TABLE))
+    return bool(names_of(folder, TABLE))
 
 
 def shares_of(folder: Path) -> list[KeptShare]:
@@ -55,7 +55,7 @@ def shares_of(folder: Path) -> list[KeptShare]:
     be read."""
     found: list[KeptShare] = []
     with suppress(OSError):
-        for name in _of_kind(folder, TABLE):
+        for name in names_of(folder, TABLE):
             table = folder / name
             with suppress(DatasetError):  # it is no table
                 images = _count(table)
@@ -76,7 +76,7 @@ def verify(folder: Path) -> tuple[int, int]:
     """
     checked = damaged = 0
     with _Logs(folder) as logs:
-        for table in _of_kind(folder, TABLE):
+        for table in names_of(folder, TABLE):
             for at, entries in _blocks(folder / table):
                 rows = np.flatnonzero(entries["stamp"])
                 bad = [row for row in rows.tolist() if logs.bytes_of(entries[row]) is None]
@@ -101,7 +101,7 @@ def prune(folder: Path) -> int:
     """
     users = LockFile(folder / "users", open_in_dataset)
     try:
-        old = _of_kind(folder, LOG)
+        old = names_of(folder, LOG)
         if not old or not users.exclusive():
             return 0
         before = on_disk(folder)
@@ -124,7 +124,7 @@ def _copy(folder: Path, number: int) -> None:
     end = 0
     descriptor = open_in_dataset(folder / f"{number:05}.log", os.O_RDWR | os.O_CREAT | os.O_EXCL)
     with _Logs(folder) as logs, open(descriptor, "wb") as made:
-        for table in _of_kind(folder, TABLE):
+        for table in names_of(folder, TABLE):
             for at, entries in _blocks(folder / table):
                 for row in np.flatnonzero(entries["stamp"]).tolist():
                     entry, data = entries[row], logs.bytes_of(entries[row])
@@ -181,8 +181,8 @@ def _crc(entry: np.void, data: bytes) -> int:
     return found
 
 
-def _of_kind(folder: Path, kind: re.Pattern[str]) -> list[str]:
-    """Names of a folder's tables or logs. Raises OSError."""
+def names_of(folder: Path, kind: re.Pattern[str]) -> list[str]:
+    """Names of a dataset's folder's files of a kind: tables, logs, lists of paths. Raises OSError."""
     with dataset_folder(folder) as opened:
         return sorted(name for name in os.listdir(opened) if kind.fullmatch(name))
 

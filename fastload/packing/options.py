@@ -352,7 +352,7 @@ class RunOptions:
         metadata=option(
             "the cache folder of loaders (`cache=` of FastLoader): image files that they kept, because these "
             'lie on a slow disk, are not read again; "auto" for the default one.',
-            "Take image files from the cache folder of loaders, that they kept; 'auto': the default one.",
+            "Take image files that loaders kept from their cache folder; 'auto': the default one.",
             metavar="DIR",
         ),
     )

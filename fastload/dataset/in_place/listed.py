@@ -164,9 +164,7 @@ class ListedImages:
         if not self.places.sizes[index]:
             return path.lower().endswith(suffixes())
         try:
-            with open(path, "rb", buffering=0) as file:
-                file.seek(int(self.places.offsets[index]))
-                return is_native(file.read(START))
+            return is_native(self._start_of(index, START))
         except OSError as error:
             raise NotInPlaceError(f"{path} cannot be read: {error.strerror}") from error
 
