@@ -33,8 +33,8 @@ from torchvision.transforms import transforms as v1
 from fastload.common import originals
 from fastload.common.originals import OwnCode
 from fastload.composing import steps
-from fastload.composing.modules import MODULE_CODE, is_plain, is_usual, why_apart
-from fastload.composing.picture import Picture
+from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
+from fastload.composing.picture import Picture, count_call
 from fastload.composing.tables import numbers_of, table
 from fastload.lazy import counts, images
 from fastload.lazy.pixels import Floats
@@ -109,7 +109,7 @@ def _run(transform: Any, picture: Picture) -> object:
     run = RUNS_OF_OTHERS.get(kind) or (_RUNS.get(kind) if is_plain(transform) else None)
     made = None if run is None else run(transform, picture)
     if made is not None:
-        counts.composed(kind.__name__)
+        counts.called(kind.__name__, composed=True)
         return made
     if kind is v1.RandomApply and is_plain(transform):
         return picture if transform.p < torch.rand(1) else _run_all(transform.transforms, picture)
@@ -121,9 +121,9 @@ def _run(transform: Any, picture: Picture) -> object:
         order = list(range(len(transform.transforms)))
         random.shuffle(order)
         return _run_all([transform.transforms[each] for each in order], picture)
-    others = "its arguments, or code of a program's" if kind in RUNS_OF_OTHERS else ""
-    counts.apart(kind.__name__, others or why_apart(transform, _RUNS, v1))
-    return transform(picture.image())
+    value = transform(picture.image())
+    count_call(transform, (value,))
+    return value
 
 
 def _floats(transforms: Sequence[Any], picture: Picture) -> tuple[int, tuple[Floats, str] | None]:
@@ -152,5 +152,5 @@ def _is_to_floats(transform: Any) -> bool:
 
 
 def _tensor(picture: Picture, lut: Floats, layout: str) -> torch.Tensor:
-    counts.composed("ToTensor" if layout == "CHW" else "PILToTensor")
+    counts.called("ToTensor" if layout == "CHW" else "PILToTensor", composed=True)
     return picture.floats(lut, layout)

@@ -34,8 +34,8 @@ from torchvision.transforms.v2.functional import _misc as kernels
 
 from fastload.common import originals
 from fastload.common.originals import OwnCode
-from fastload.composing.modules import MODULE_CODE, is_plain, is_usual, why_apart
-from fastload.composing.picture import Picture
+from fastload.composing.modules import MODULE_CODE, is_plain, is_usual
+from fastload.composing.picture import Picture, count_call
 from fastload.composing.steps_v2 import STEPS
 from fastload.composing.tables import numbers_of, table
 from fastload.lazy import counts, images
@@ -81,6 +81,8 @@ _OWN = OwnCode(
 )
 _FORWARD = base.Transform.forward
 _RANDOM_FORWARD = base._RandomApplyTransform.forward
+INSIDE_OF_OTHERS: dict[type, Callable[[Any], Sequence[Any]]] = {}
+"""The transforms inside one of another library's class that calls them alone, none if it is not its own."""
 _BESIDE = (tv_tensors.BoundingBoxes, tv_tensors.Mask, getattr(tv_tensors, "KeyPoints", tv_tensors.Mask))
 """Classes of torchvision's tensors that ToDtype and Normalize leave as they are."""
 
@@ -163,6 +165,9 @@ def _run_all(transforms: Sequence[Any], inputs: tuple[Any, ...]) -> Any:
     """The value that Compose.forward returns."""
     several, left, value, sample = len(inputs) > 1, list(transforms), None, None
     while left:
+        if not several and (inside := _inside(left[0])):
+            left[:1] = inside
+            continue
         forward = getattr(type(left[0]), "forward", None)
         if forward in (_FORWARD, _RANDOM_FORWARD) and is_plain(left[0]):
             sample = sample or _Sample(inputs)
@@ -179,6 +184,16 @@ def _run_all(transforms: Sequence[Any], inputs: tuple[Any, ...]) -> Any:
     return value if sample is None else sample.whole()
 
 
+def _inside(transform: Any) -> Sequence[Any]:
+    """The transforms of one that does nothing but call them one after the other; of any other, none."""
+    inside: Sequence[Any] = ()
+    if type(transform) is v2.Compose and is_plain(transform):
+        inside = transform.transforms
+    elif type(transform) in INSIDE_OF_OTHERS:
+        inside = INSIDE_OF_OTHERS[type(transform)](transform)
+    return inside
+
+
 def _inputs(value: Any, several: bool) -> tuple[Any, ...]:
     return tuple(value) if several else (value,)
 
@@ -189,18 +204,19 @@ def _called(transform: Any, inputs: tuple[Any, ...]) -> Any:
         if torch.rand(1) >= transform.p:
             return inputs if len(inputs) > 1 else inputs[0]
         return _run_all(transform.transforms, inputs)
-    if type(transform) is not v2.Compose and _has_lazy(inputs):
-        counts.apart(type(transform).__name__, why_apart(transform, STEPS, v2))
-    return transform(*inputs)
+    counted = type(transform) is not v2.Compose and _has_lazy(inputs)
+    value = transform(*inputs)
+    if counted:
+        count_call(transform, tree_flatten(value)[0])
+    return value
 
 
 def _run(transform: Any, sample: _Sample) -> bool:
     """Transforms a sample as forward() does. False: it is to be taken apart again, since the transform has
     made other things than tensors and images."""
-    if (found := sample.picture()) is not None:
-        if type(transform) in STEPS and found[1].has_room:
-            return _draw(transform, sample, *found)
-        counts.apart(type(transform).__name__, why_apart(transform, STEPS, v2))
+    found = sample.picture()
+    if found is not None and type(transform) in STEPS and found[1].has_room:
+        return _draw(transform, sample, *found)
     flat = sample.flat
     transform.check_inputs(flat)
     if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
@@ -212,6 +228,8 @@ def _run(transform: Any, sample: _Sample) -> bool:
         for value, needs in zip(flat, needed, strict=True)
     ]
     sample.set(made)
+    if found is not None:
+        count_call(transform, made)
     return all(
         isinstance(value, torch.Tensor | Image.Image) or not needs
         for value, needs in zip(made, needed, strict=True)
@@ -222,17 +240,17 @@ def _draw(transform: Any, sample: _Sample, at: int, picture: Picture) -> bool:
     """Transforms a sample as _run() does, the one image of it by steps of its picture."""
     name = type(transform).__name__
     if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
-        counts.composed(name)
+        counts.called(name, composed=True)
         return True
     flat = sample.faced(picture)
     needed = transform._needs_transform_list(flat)
     params = transform.make_params([value for value, needs in zip(flat, needed, strict=True) if needs])
     made = STEPS[type(transform)](transform, picture, params)
     if made is None:
-        counts.apart(name, why_apart(transform, STEPS, v2))
         flat[at] = transform.transform(picture.image(), params)
+        count_call(transform, flat[at : at + 1])
     else:
-        counts.composed(name)
+        counts.called(name, composed=True)
     for number, value in enumerate(flat):
         if needed[number] and number != at:
             flat[number] = transform.transform(value, params)
@@ -260,7 +278,7 @@ def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
     floats: torch.Tensor = picture.floats(table(_converted, kernels.normalize_image, numbers), "HWC")
     if kinds[0] is v2.ToImage:
         floats = floats.as_subclass(tv_tensors.Image)
-    counts.composed(kinds[0].__name__)
+    counts.called(kinds[0].__name__, composed=True)
     flat = sample.faced(picture)
     flat[at] = floats
     sample.set(flat)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -38,21 +36,6 @@ def is_usual(own: OwnCode) -> bool:
         or is_watched()
         or torch.get_default_dtype() is not torch.float32
     )
-
-
-def why_apart(transform: Any, steps: Container[type], library: ModuleType) -> str:
-    """The reason for which a transform is called with an image, for explain().
-
-    Args:
-        transform: it.
-        steps: classes of transforms that become steps of a recipe.
-        library: torchvision's module with its classes.
-    """
-    kind = type(transform)
-    if kind not in steps:
-        ours = vars(library).get(kind.__name__) is kind
-        return "no step of a recipe" if ours else "not torchvision's own class"
-    return "its arguments, or the image's mode" if is_plain(transform) else "a hook or method of its own"
 
 
 def is_plain(transform: Any) -> bool:

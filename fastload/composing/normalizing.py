@@ -5,9 +5,9 @@ NOTE [ normalizing: torch's bits in one pass ]
 torchvision copies the tensor, and subtracts the mean and divides by the standard deviation in place. Where
 these three are elementwise operations on float32 of the CPU, one pass that rounds after each gives the same
 bits. Everything else, and every error, is left to torchvision's function: other types and subclasses, other
-layouts, tensors that need a gradient, numbers that are tensors or that round to zero, modes that watch
-torch's operators. The function is exchanged only where it is still torchvision's own, and what a program puts
-into its place, or into one of those that it calls, runs.
+layouts, tensors that need a gradient, numbers that round to zero, modes that watch torch's operators. The
+function is exchanged only where it is still torchvision's own, and what a program puts into its place, or
+into one of those that it calls, runs.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def _is_plain(tensor: object) -> bool:
 
 def rounded(mean: Any, std: Any, channels: int) -> tuple[list[float], list[float]] | None:
     """The numbers as float32 has them, one for each channel; None where torchvision's code is to decide."""
+    mean, std = _listed(mean), _listed(std)
     if not (
         type(mean) in (list, tuple)
         and type(std) in (list, tuple)
@@ -83,6 +84,13 @@ def rounded(mean: Any, std: Any, channels: int) -> tuple[list[float], list[float
     if not all(type(each) is float for numbers in (mean, std) for each in numbers):
         return None
     return _rounded(tuple(mean), tuple(std))
+
+
+def _listed(numbers: Any) -> Any:
+    """The floats of a plain tensor, as timm gives them; any other value as it is."""
+    if type(numbers) is not torch.Tensor or numbers.dtype is not torch.float32 or numbers.ndim != 1:
+        return numbers
+    return numbers if numbers.device.type != "cpu" or numbers.requires_grad else numbers.tolist()
 
 
 @functools.lru_cache(maxsize=32)

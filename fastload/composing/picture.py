@@ -4,6 +4,7 @@ for code that asks for one."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from fastload.lazy.functions import aside
 from fastload.lazy.pixels import Floats
 from fastload.lazy.recipe import STEPS_MOST, Recipe
 from fastload.lazy.resizing import Sink
+from fastload.lazy.sources import Given, Held
 from fastload.lazy.steps import Step
 
 AT_ONCE = 8
@@ -100,3 +102,23 @@ class _Faces(threading.local):
 
 
 _faces = _Faces()
+
+
+def count_call(transform: object, values: Iterable[object]) -> None:
+    """Counts a call of a transform with a lazy image, by the values that it made: an image that is a recipe
+    still, or other things than a tensor, in which every program ends."""
+    found = [*values]
+    if any(map(_is_recipe, found)):
+        counts.called(type(transform).__name__, composed=True)
+    elif not any(isinstance(each, torch.Tensor) for each in found):
+        counts.called(type(transform).__name__, composed=False)
+
+
+def _is_recipe(image: object) -> bool:
+    """Returns True for a lazy image whose pixels were not given as an array, as those are that a transform
+    has made."""
+    found = Picture.of(image)
+    source = None if found is None else found.recipe.source
+    while isinstance(source, Held):
+        source = source.recipe.source
+    return source is not None and not isinstance(source, Given)

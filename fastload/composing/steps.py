@@ -14,7 +14,7 @@ from PIL import Image
 from torchvision.transforms import functional as F
 from torchvision.transforms import transforms as v1
 
-from fastload.composing import adjusting
+from fastload.composing import adjusting, one_step
 from fastload.composing.picture import Picture
 from fastload.lazy.colours import Grey, agrees
 from fastload.lazy.core_image import is_size
@@ -113,7 +113,7 @@ def _color_jitter(of: Any, picture: Picture) -> Picture | None:
         map(_is_range, ranges, (FACTOR_MOST, FACTOR_MOST, FACTOR_MOST, 0.5))
     ):
         return None
-    if not all(map(adjusting.agrees, _JITTERS)):
+    if not all(map(one_step.agrees, _JITTERS)):
         return None
     order, *factors = of.get_params(*ranges)
     for number in order.tolist():

@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.functional import InterpolationMode, pil_modes_mapping
 from torchvision.transforms.v2.functional import _geometry as geometry
 
-from fastload.composing import adjusting
+from fastload.composing import adjusting, one_step
 from fastload.composing.picture import Picture
 from fastload.composing.steps import are_sides, center_cropped, resized
 from fastload.lazy.colours import Grey, agrees
@@ -93,7 +93,7 @@ def _color_jitter(of: Any, picture: Picture, params: Params) -> Picture | None:
         factor = params[key]
         if factor is None:
             continue
-        if not (adjusting.is_factor(factor, most) and adjusting.agrees(function)):
+        if not (adjusting.is_factor(factor, most) and one_step.agrees(function)):
             return None
         step, keeps_info = adjusting.step_of(function, factor)
         picture = picture.then(step, keeps_info=keeps_info)

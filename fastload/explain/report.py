@@ -466,10 +466,10 @@ def _images(exactness: str, seen: LazyCounts) -> str:
 
 
 def _composed(seen: LazyCounts) -> str:
-    """Text on torchvision's transforms: those that were run on recipes, and those that got an image."""
+    """Text on the transforms of torchvision's Compose: those that left a recipe a recipe, and the others."""
     run = ", ".join(name for name, _ in seen.composed.most_common())
-    apart = ", ".join(f"{name} {count:,}" for name, count in seen.apart.most_common(REASONS))
-    return f"one recipe for torchvision's {run}" + (f"; called with an image: {apart}" if apart else "")
+    ended = ", ".join(f"{name} {count:,}" for name, count in seen.ended.most_common(REASONS))
+    return f"one recipe through {run}" + (f"; no longer one after {ended}" if ended else "")
 
 
 REASONS = 4

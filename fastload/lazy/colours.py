@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 from PIL import _imaging as library
 
 from fastload._native import core
@@ -278,6 +278,8 @@ class Autocontrast(_ByCounts):
 
     def on_core(self, core: Core) -> Core:
         """As Step.on_core."""
+        from PIL import ImageOps  # whose functions get stand-ins that import this file
+
         return ImageOps.autocontrast(Image.Image()._new(core)).im
 
 
@@ -293,6 +295,8 @@ class Equalize(_ByCounts):
 
     def on_core(self, core: Core) -> Core:
         """As Step.on_core."""
+        from PIL import ImageOps
+
         return ImageOps.equalize(Image.Image()._new(core)).im
 
 

@@ -24,8 +24,8 @@ class LazyCounts:
     Attributes:
         opened: JPEGs that were opened as lazy images.
         straight: times that pixels were decoded straight into an array.
-        composed: steps of torchvision's transforms that became steps of a recipe, by class.
-        apart: calls of a transform with an image in between, by class and reason.
+        composed: calls of transforms after which the image was still a recipe, by class.
+        ended: those after which it was not, by class.
         whole: images whose pixels were made as a Pillow image, by the function that asked for them.
         left: images that Pillow has loaded itself, by the reason.
         line: the first line of the user's program that asked for pixels as a Pillow image, and the function
@@ -35,7 +35,7 @@ class LazyCounts:
     opened: int = 0
     straight: int = 0
     composed: Counter[str] = field(default_factory=Counter)
-    apart: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
     whole: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
     line: str = ""
@@ -48,7 +48,7 @@ class LazyCounts:
         self.opened += other.opened
         self.straight += other.straight
         self.composed.update(other.composed)
-        self.apart.update(other.apart)
+        self.ended.update(other.ended)
         self.whole.update(other.whole)
         self.left.update(other.left)
         self.line = self.line or other.line
@@ -76,15 +76,13 @@ def straight() -> None:
     _counts.straight += 1
 
 
-def composed(name: str) -> None:
-    """Counts a step of torchvision's that became one of a recipe, by its class."""
-    _counts.composed[name] += 1
+def called(name: str, composed: bool) -> None:
+    """Counts a call of a transform with a lazy image, by its class.
 
-
-def apart(name: str, why: str) -> None:
-    """Counts a transform that is called with an image by a Compose of torchvision's, by its class and the
-    reason."""
-    _counts.apart[f"{name} ({why})"] += 1
+    Args:
+        composed: True if the image is a recipe still.
+    """
+    (_counts.composed if composed else _counts.ended)[name] += 1
 
 
 def left(why: str) -> None:

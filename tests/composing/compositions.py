@@ -5,15 +5,35 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
 from lazy_helpers import files
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision import tv_tensors
+from torchvision.transforms import _functional_pil as pillow
+
+from fastload.composing import adjusting, image_ops
+
+STEPS: dict[Any, Any] = {pillow: adjusting.STEPS, ImageOps: image_ops.STEPS}
+"""Functions that are exchanged for one step, by module."""
+
+
+@contextmanager
+def functions_exchanged() -> Iterator[None]:
+    """torchvision's and Pillow's functions are exchanged, as in a worker."""
+    own = [(module, name, getattr(module, name)) for module, names in STEPS.items() for name in names]
+    adjusting.exchange()
+    image_ops.exchange()
+    try:
+        yield
+    finally:
+        for module, name, function in own:
+            setattr(module, name, function)
 
 
 def opened() -> Image.Image:

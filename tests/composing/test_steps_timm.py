@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchvision_ops  # noqa: F401  (before anything imports torchvision)
-from compositions import opened, shown, three_times
+from compositions import functions_exchanged, opened, shown, three_times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lazy_helpers import both, counted, outcome
 from torchvision import transforms as V
-from torchvision.transforms import _functional_pil as pillow
 
-from fastload.composing import adjusting, compose
+from fastload.composing import compose
 
 timm = pytest.importorskip(
     "timm.data.transforms", reason="timm is not installed, or torchvision, which it imports"
@@ -28,15 +29,12 @@ def exchanged() -> Iterator[None]:
     """Compose is exchanged, as in a worker, and knows timm."""
     from fastload.composing import steps_timm
 
-    own = {name: getattr(pillow, name) for name in adjusting._ADJUSTED}
     call, runs, tensors = V.Compose.__call__, dict(compose.RUNS_OF_OTHERS), dict(compose.TO_TENSORS)
-    adjusting.exchange()
     compose.exchange()
     steps_timm.exchange()
-    yield
+    with functions_exchanged():
+        yield
     V.Compose.__call__, compose.RUNS_OF_OTHERS, compose.TO_TENSORS = call, runs, tensors
-    for name, function in own.items():
-        setattr(pillow, name, function)
 
 
 @given(
@@ -67,14 +65,20 @@ def test_training_transforms(
     assert lazy == plain
 
 
-def test_default_is_one_recipe() -> None:
-    """No image is made between the file and the tensor."""
-    made = factory.create_transform(32, is_training=True)
-    told = counted(lambda: [made(opened()) for _ in range(5)])
-    assert not told.apart
+@pytest.mark.parametrize("auto", [None, "rand-m9-n4", "original", "3a"])
+def test_one_recipe(auto: str | None) -> None:
+    """No image is made between the file and the normalised tensor, whatever timm's own classes draw."""
+    made = factory.create_transform(32, is_training=True, auto_augment=auto)
+    random.seed(1)
+    np.random.seed(1)
+    told = counted(lambda: [made(opened()) for _ in range(40)])
+    assert not told.ended
     assert not told.whole
-    assert told.straight == 5
-    assert told.composed["RandomResizedCropAndInterpolation"] == told.composed["ToTensor"] == 5
+    assert told.straight == 40
+    name = type(made.transforms[2]).__name__
+    assert told.composed["RandomResizedCropAndInterpolation"] == told.composed[name] == 40
+    assert told.composed["ToTensor"] == 40
+    assert "Normalize" not in told.composed  # a part of the table of floats
 
 
 def test_a_programs_code_acts(monkeypatch: pytest.MonkeyPatch) -> None:
