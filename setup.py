@@ -44,9 +44,10 @@ CALLERS = re.compile(
     r"csrc/(engine/(?!fields|objects|polygons)\w+"
     r"|store/(attached|files|in_flight|kept|open_files|page_cache|place|store|tree|varying)"
     r"|jpeg/(decoder|dct_form|entropy_index|exif|header|libjpeg|libjpeg_io|markers|transcode|turn)"
-    r"|png/chunks|webp/webp)\.c"
+    r"|png/chunks|resize/axis|webp/webp)\.c"
 )
-"""Sources without inner loops of their own: they call those of others."""
+"""Sources without inner loops of their own: they call those of others. Those of resize/axis, which makes two
+tables for an image, take 6.0 us instead of 5.7."""
 # What Cython writes is not ours to tidy.
 GENERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-sign-compare", "-Wno-maybe-uninitialized"]
 

@@ -19,7 +19,7 @@ from fastload.common.files import expanded
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.common.text import Text
-from fastload.dataset.kept_files import CachePlace
+from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.packed import PackedDataset
 from fastload.engines.batch_types import Batches, DefaultBatches
 from fastload.engines.iterator import LoaderIterator, uncompiled

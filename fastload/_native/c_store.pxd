@@ -136,6 +136,8 @@ cdef extern from "store/kept.h" nogil:
     void fl_kept_count(const fl_kept *, fl_kept_counts *out)
     void fl_kept_entries(const fl_kept *, uint64_t *entries)
     bint fl_kept_find(fl_kept *, uint64_t index, fl_kept_part part, uint64_t stamp, fl_buffer *, fl_span *bytes)
+    bint fl_kept_put(fl_kept *, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes)
+    uint64_t fl_kept_stamp(const fl_kept *, uint64_t index, fl_kept_part part)
     uint32_t fl_kept_live()
 
 cdef extern from "store/in_flight.h" nogil:

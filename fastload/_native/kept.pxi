@@ -4,14 +4,15 @@ from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_er
 from fastload._native.c_store cimport (
     FL_KEPT_BYTES, FL_KEPT_ENTRY, FL_KEPT_FACTS, FL_KEPT_FORM, FL_KEPT_HEAD, FL_KEPT_LOGS, FL_KEPT_MAGIC,
     FL_KEPT_PARTS, fl_kept, fl_kept_append, fl_kept_count, fl_kept_counts, fl_kept_create, fl_kept_entries,
-    fl_kept_find, fl_kept_free, fl_kept_grant, fl_kept_log, fl_kept_part,
+    fl_kept_find, fl_kept_free, fl_kept_grant, fl_kept_log, fl_kept_part, fl_kept_put, fl_kept_stamp,
 )
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 KEPT_LOGS = FL_KEPT_LOGS
 KEPT_MAGIC = FL_KEPT_MAGIC[:8]
 KEPT_HEAD, KEPT_ROW = FL_KEPT_HEAD, FL_KEPT_ENTRY * FL_KEPT_PARTS
+cdef int _PROBES = 8
 
 
 cdef class Kept:
@@ -72,15 +73,46 @@ cdef class Kept:
     def bytes_of(self, uint64_t index, uint64_t stamp):
         """The bytes of a file, if they are kept for that stamp; else None. Raises SampleError: there is no such
         image."""
+        if index >= self.count:
+            raise _errors.SampleError(f"image {index} of {self.count}")
+        return self._found(index, FL_KEPT_BYTES, stamp)
+
+    def form_of(self, uint64_t key):
+        """The DCT form of a file of this key, b"" if it has none; None if neither is kept. The table is one
+        of files by their keys, which are no 0."""
+        cdef int64_t row = self._row(key)
+        return None if row < 0 else self._found(row, FL_KEPT_FORM, key)
+
+    def put_form(self, uint64_t key, bytes form not None):
+        """Keeps what form_of() is to return, where there is room; True if it did."""
+        cdef int64_t row = self._row(key)
+        cdef fl_span given
+        cdef bint kept = False
+        if row >= 0:
+            given.bytes, given.size = <const uint8_t *>PyBytes_AS_STRING(form), len(form)
+            with nogil:
+                kept = fl_kept_put(self.ptr, row, FL_KEPT_FORM, key, given)
+        return kept
+
+    cdef int64_t _row(self, uint64_t key) noexcept:
+        """The row of a key, or the free one that it would get; -1: others have all that it may have."""
+        cdef uint64_t mixed = key, row, stamp
+        for _ in range(_PROBES if self.count else 0):
+            mixed = (mixed ^ mixed >> 31) * <uint64_t>0x9E3779B97F4A7C15
+            row = (mixed ^ mixed >> 32) % self.count
+            stamp = fl_kept_stamp(self.ptr, row, FL_KEPT_FORM)
+            if stamp == key or stamp == 0:
+                return <int64_t>row
+        return -1
+
+    cdef object _found(self, uint64_t row, fl_kept_part part, uint64_t stamp):
+        """The bytes of a part that is kept for a stamp; None if it is not."""
         cdef fl_buffer buffer
         cdef fl_span found
         cdef bint there
-        if index >= self.count:
-            raise _errors.SampleError(f"image {index} of {self.count}")
         buffer.bytes, buffer.room = NULL, 0
-        cdef fl_kept_part part = FL_KEPT_BYTES
         with nogil:
-            there = fl_kept_find(self.ptr, index, part, stamp, &buffer, &found)
+            there = fl_kept_find(self.ptr, row, part, stamp, &buffer, &found)
         try:
             return PyBytes_FromStringAndSize(<const char *>found.bytes, found.size) if there else None
         finally:

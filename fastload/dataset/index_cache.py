@@ -24,7 +24,7 @@ import numpy as np
 
 from fastload._native import core
 from fastload.common.system import available_memory
-from fastload.dataset.kept_files import CachePlace, FilesFolder
+from fastload.dataset.kept_table import CachePlace, FilesFolder
 from fastload.remote.cache_folder import count_anew
 from fastload.remote.shared_files import dataset_folder, open_in_dataset, replace_file
 
@@ -36,6 +36,23 @@ _ENTRY = np.dtype([("key", "<u8"), ("size", "<u4")])
 _FILE = "facts.index"
 _MOST = 1 << 32
 """Bytes of a cache file that are read."""
+
+
+KIND = "indexes"
+"""Distinguishes the folders of images that datasets open."""
+
+
+_SCHEME = "opened://"
+
+
+def url_of(purpose: str) -> str:
+    """The name in a cache of the images that a dataset opens."""
+    return f"{_SCHEME}{quote(purpose)}"
+
+
+def is_opened(url: str) -> bool:
+    """Returns True for a name that url_of() has made."""
+    return url.startswith(_SCHEME)
 
 
 class IndexCache:
@@ -51,7 +68,7 @@ class IndexCache:
     """
 
     def __init__(self, place: CachePlace, purpose: str) -> None:
-        self._folder = FilesFolder(place, f"opened://{quote(purpose)}", "indexes")
+        self._folder = FilesFolder(place, url_of(purpose), KIND)
         self.path = self._folder.path / _FILE
         self._saved = 0
         self._folder.root.warn()

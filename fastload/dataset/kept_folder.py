@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.dataset.kept_files import LOG, TABLE
+from fastload.dataset.kept_table import LOG, TABLE
 from fastload.errors import DatasetError
 from fastload.remote.cache_folder import LockFile, count_anew, on_disk
 from fastload.remote.shared_files import dataset_folder, open_in_dataset

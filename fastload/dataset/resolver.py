@@ -27,7 +27,7 @@ from fastload.common.originals import OwnCode
 from fastload.common.positions import listed_positions
 from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.datasets import RECOGNISERS, InPlaceDatasets
-from fastload.dataset.kept_files import CachePlace
+from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.mixture import Mixture, MixtureOrder
 from fastload.dataset.native_data import NativeData, native_view, why_not
 from fastload.dataset.native_source import NativeSource

@@ -25,7 +25,7 @@ from fastload._native import core
 from fastload.common.distribution import pip_install
 from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.base import InPlaceDataset
-from fastload.dataset.kept_files import CachePlace
+from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.native_data import NativeData
 from fastload.dataset.native_source import NativeSource
 from fastload.dataset.resolver import NativeDataReader, draws_of, in_epoch, same_objects

@@ -21,7 +21,7 @@ from fastload import portable
 from fastload.batch.collate import Collate, CollateForm
 from fastload.common.originals import OwnCode, original
 from fastload.common.rng import checked_seed, order_seed
-from fastload.dataset.kept_files import CachePlace
+from fastload.dataset.kept_table import CachePlace
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.lazy.opening import Exactness

@@ -5,7 +5,8 @@ NOTE [ compressed: one decode for several regions ]
 A decode reads all coded data up to the last row of its region, and inverts the transform of the region alone:
 of a region with the share `a` of the image's area it costs about OF_READING + (1 - OF_READING) * a of a whole
 decode. Two regions soon cost more than that. With an entropy index it reads the coded data of the region
-alone, and costs its share (NOTE [ indexes: by a file's bytes ]).
+alone, and costs its share (NOTE [ indexes: by a file's bytes ]); so does one of a form that a cache has
+(NOTE [ opened forms: time that nobody wants ]).
 1. A thread's decoder keeps the area that it decoded last. A region within it is there already.
 2. A file counts the cost of the regions that were asked for. As soon as these would cost more than a whole
    decode, the whole is decoded.
@@ -279,7 +280,8 @@ class CompressedImage:
         if self._cost == 0.0:
             _thread.mean += _WEIGHT * (_thread.last - _thread.mean)
         share = region.width * region.height / (self.width * self.height)
-        reading = 0.0 if self._indexed().known else OF_READING
+        index = self._indexed()
+        reading = 0.0 if index.known or index.form else OF_READING
         self._cost += reading + (1 - reading) * share
         _thread.last = self._cost
         return self._shared
@@ -301,8 +303,10 @@ class CompressedImage:
         damage in the file."""
         decoder = _thread.decoder
         _thread.file = None
-        decoder.open(self._data)
         index = self._indexed()
+        if index.form and self._decode_form(index.form, area, eighths):
+            return True
+        decoder.open(self._data)
         try:
             decoder.decode(area, eighths, self.mode == "L", index.known, index.learns)
         except SampleError:
@@ -312,6 +316,17 @@ class CompressedImage:
         if index.learns:
             index.learn(decoder)
         return True
+
+    def _decode_form(self, form: bytes, area: Region, eighths: int) -> bool:
+        """As _decode(), of the file's form. False: the form is damaged."""
+        decoder = _thread.decoder
+        try:
+            if decoder.open(form) != self._full:
+                return False
+            decoder.decode(area, eighths, self.mode == "L")
+        except SampleError:
+            return False
+        return not decoder.fell_back
 
     def _in_full(self, area: Region) -> Region:
         """An area of the image at this scale, in pixels of the file."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from fastload._native import core
 
@@ -30,15 +31,24 @@ INDEX_SHARE, STORES = 50, 2
 """A file's index takes at most one byte for so many of the file, in so many versions together."""
 
 
+class Forms(Protocol):
+    """Forms of files that decode faster."""
+
+    def find(self, key: int, data: bytes) -> bytes:
+        """The form of a file, by the key of its bytes; b"": there is none."""
+
+
 class _Use:
-    """The indexes that images use which are loaded in this process.
+    """The indexes and forms that images use which are loaded in this process.
 
     Attributes:
+        forms: forms of the files; None: there are none.
         everywhere: those of images that any thread loads; None: only some threads use any.
         threads: those of images by the thread that loads them.
     """
 
     def __init__(self) -> None:
+        self.forms: Forms | None = None
         self.everywhere: core.SharedIndexes | None = None
         self.threads: dict[int, core.SharedIndexes] = {}
 
@@ -46,9 +56,9 @@ class _Use:
 _use = _Use()
 
 
-def install(shared: core.SharedIndexes | None) -> None:
+def install(shared: core.SharedIndexes | None, forms: Forms | None = None) -> None:
     """Makes all images use these from now on; called in worker processes."""
-    _use.everywhere = shared
+    _use.everywhere, _use.forms = shared, forms
     _use.threads.clear()  # the parent's
 
 
@@ -76,10 +86,12 @@ def in_use() -> core.SharedIndexes | None:
 
 
 class FileIndex:
-    """The entropy index of one file, as far as it is known. See NOTE [ indexes: by a file's bytes ].
+    """The entropy index of one file, as far as it is known, and its form that decodes faster. See NOTE
+    [ indexes: by a file's bytes ].
 
-    1. `known` is what the decoder is given; `learns` says whether it is to note more.
-    2. learn() is called after a decode that has noted something.
+    1. `form` is what the decoder is given in the file's place; b"": there is none.
+    2. Of the file `known` is what the decoder is given; `learns` says whether it is to note more.
+    3. learn() is called after a decode that has noted something.
 
     Args:
         shared: memory in which it is found and kept; None: there is none, and nothing is noted.
@@ -87,15 +99,20 @@ class FileIndex:
         end: its bytes, the end marker included; others may follow.
     """
 
-    __slots__ = ("_key", "_most", "_shared", "known", "learns")
+    __slots__ = ("_key", "_most", "_shared", "form", "known", "learns")
 
     def __init__(self, shared: core.SharedIndexes | None, data: bytes, end: int) -> None:
         self._most = end // INDEX_SHARE // STORES - core.SHARED_INDEX_EXTRA
-        self._shared, self.known = shared, b""
+        self._shared, self.known, self.form = shared, b"", b""
         self.learns = shared is not None and self._most > 0
+        forms = _use.forms if end else None
+        if forms is not None or self.learns:
+            self._key = core.index_key(data, end)
+        if forms is not None:
+            self.form = forms.find(self._key, data if len(data) == end else data[:end])
+            self.learns = self.learns and not self.form
         if shared is None or not self.learns:
             return
-        self._key = core.index_key(data, end)
         found = shared.find(self._key)
         self.known = found or b""
         self.learns = found != b"" and not shared.full

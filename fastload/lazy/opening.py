@@ -129,15 +129,18 @@ def _made_lazy(image: Image.Image, exactness: Exactness) -> str:
     return ""
 
 
-def install(exactness: Exactness, shared: core.SharedIndexes | None = None) -> None:
+def install(
+    exactness: Exactness, shared: core.SharedIndexes | None = None, forms: indexes.Forms | None = None
+) -> None:
     """Makes the JPEGs that Pillow opens in this process lazy images, from now on; called in worker
     processes.
 
     Args:
         shared: entropy indexes of files, which the images find and keep there; None: they use none.
+        forms: forms of files that decode faster; None: they use none.
     """
     counts.take()  # those of a parent that has forked
-    indexes.install(shared)
+    indexes.install(shared, forms)
     _opening.everywhere = exactness
     _opening.threads.clear()  # the parent's
     after_import(_PLUGIN, _opening.begin)

@@ -58,6 +58,12 @@ class Stream(IterableDataset[Any]):
         return (self.photos[index] for index in range(first, COUNT, step))
 
 
+@pytest.fixture(autouse=True)
+def no_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache keeps indexes alone: a file of which it has a form needs none."""
+    monkeypatch.setattr("fastload.engines.processes.opened_indexes.FormsPlace", lambda *of: None)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Photographs that are large enough for an index each."""

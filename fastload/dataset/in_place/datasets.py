@@ -14,7 +14,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.hugging_face import ArrowDataset
 from fastload.dataset.in_place.placed import PlacedDataset
 from fastload.dataset.in_place.torchvision import FileDataset
-from fastload.dataset.kept_files import CachePlace
+from fastload.dataset.kept_table import CachePlace
 from fastload.errors import ArgumentError, TransformError
 
 

@@ -15,7 +15,7 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages, Places
 from fastload.dataset.in_place.samples import KnownSamples, ReadableSource, opened
-from fastload.dataset.kept_files import CachePlace
+from fastload.dataset.kept_table import CachePlace
 from fastload.errors import FastloadError
 
 if TYPE_CHECKING:

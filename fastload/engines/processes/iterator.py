@@ -213,6 +213,7 @@ class WorkerIterator(ProcessIterator):
             set_draws=self._set_draws(plan),
             policy=self._policy,
             lazy=settings.lazy_images,
+            forms=None if self._indexes is None else self._indexes.forms,
             traced=tracing.active is not None,
             keep=self._depth + self._ahead + 2,
             pinned=plan.host_memory == "registered",

@@ -17,6 +17,7 @@ from fastload.engines.resume.datasets import DatasetState
 if TYPE_CHECKING:
     from fastload.batch.bad_samples import Lost
     from fastload.dataset.copies import DrawBasis
+    from fastload.dataset.opened_forms import FormsPlace
     from fastload.engines.processes.row_collate import SampleLayout
     from fastload.engines.processes.worker_errors import RaisedInWorker
     from fastload.health.tracing import Taken
@@ -44,6 +45,7 @@ class Job:
             random transforms follow.
         policy: treatment of samples that fail in the first epoch.
         lazy: exactness of the images that Pillow opens as lazy ones; None: it is left alone.
+        forms: where forms of the images that Pillow opens are kept; None: nowhere.
         traced: True if workers record their stages from the start, for a trace.
         keep: most idle slots that are kept.
         pinned: True if the parent pins slots.
@@ -67,6 +69,7 @@ class Job:
     set_draws: Callable[[Any, Any], None] | None = None
     policy: Policy = RAISE
     lazy: Exactness | None = None
+    forms: FormsPlace | None = None
     traced: bool = False
     keep: int = 4
     pinned: bool = False

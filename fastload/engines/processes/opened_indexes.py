@@ -4,8 +4,10 @@ epochs of a loader."""
 from __future__ import annotations
 
 from fastload._native import core
-from fastload.dataset.index_cache import IndexCache, index_room
-from fastload.dataset.kept_files import CachePlace
+from fastload.dataset.index_cache import KIND, IndexCache, index_room, url_of
+from fastload.dataset.kept_folder import shares_of
+from fastload.dataset.kept_table import CachePlace
+from fastload.dataset.opened_forms import FormsPlace
 from fastload.errors import FastloadError
 
 
@@ -19,6 +21,7 @@ class OpenedIndexes:
     Attributes:
         memory: the memory; None: there is none.
         why_not: the reason why there is none; "" if there is.
+        forms: where forms of these images are kept that decode faster; None without a cache.
 
     Raises:
         ArgumentError: the cache folder is none.
@@ -28,7 +31,9 @@ class OpenedIndexes:
     def __init__(self, dataset: object, cache: CachePlace | None) -> None:
         self.memory: core.SharedIndexes | None = None
         self.why_not = ""
-        self._cache = None if cache is None else IndexCache(cache, _purpose(dataset))
+        purpose, images = _purpose(dataset)
+        self._cache = None if cache is None else IndexCache(cache, purpose)
+        self.forms = None if cache is None else FormsPlace(cache, url_of(purpose), KIND, images)
         try:
             self.memory = core.SharedIndexes(index_room())
         except FastloadError as error:  # pixels are the same without
@@ -45,21 +50,32 @@ class OpenedIndexes:
     def report(self) -> str:
         """Text on the indexes: how many are held, where, and how often they were of use."""
         if self.memory is None:
-            return f"none: {self.why_not}"
+            return f"none: {self.why_not}{self._forms()}"
         files, held = self.memory.learnt()
         room, found = self.memory.room, self.memory.found
         place = "" if self._cache is None else f", and in {self._cache.path}"
         return (
             f"of {files:,} files, {held / 2**20:,.1f} MiB of memory ({room >> 20:,} MiB at most){place}; "
-            f"learnt when a file is first decoded, found {found:,} times"
+            f"learnt when a file is first decoded, found {found:,} times{self._forms()}"
         )
 
+    def _forms(self) -> str:
+        """A clause on forms that decode faster; "" if there are none."""
+        there = 0 if self._cache is None else sum(s.forms for s in shares_of(self._cache.path.parent))
+        return f"; {there:,} files are there in a form that decodes faster, too" if there else ""
 
-def _purpose(dataset: object) -> str:
-    """Text by which the files of two datasets, such as those of training and validation, are told apart."""
-    kind = type(dataset)
+
+_IMAGES = 1 << 16
+"""Images of a dataset that does not tell its length."""
+
+
+def _purpose(dataset: object) -> tuple[str, int]:
+    """Text by which the files of two datasets, such as those of training and validation, are told apart, and
+    the number of files."""
+    kind, images = type(dataset), _IMAGES
     try:
-        length = str(len(dataset))  # type: ignore[arg-type]
+        images = len(dataset)  # type: ignore[arg-type]
+        length = str(images)
     except Exception:  # the user's code, or an iterable dataset
         length = ""
-    return f"{kind.__module__}.{kind.__qualname__}/{length}"
+    return f"{kind.__module__}.{kind.__qualname__}/{length}", images

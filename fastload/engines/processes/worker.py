@@ -30,6 +30,7 @@ from fastload.batch.bad_samples import NOTHING, Lost, seed_sample, seed_worker
 from fastload.batch.collate import advice_on
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
+from fastload.dataset.opened_forms import OpenedForms
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.batch_memory import BatchMemory, PackedBatch
@@ -119,6 +120,7 @@ class Worker:
         self._channel = channel
         self._control = control
         self._indexes = indexes
+        self._forms: OpenedForms | None = None
         self._dataset = job.dataset
         self._sample_seed = job.sample_seed
         self._policy = job.policy
@@ -158,7 +160,9 @@ class Worker:
         # True only while the batch itself is collated: a dataset may keep what it collates for itself
         self._in_place = False
         if job.lazy is not None:
-            opening.install(job.lazy, self._indexes)
+            if job.forms is not None:
+                self._forms = OpenedForms(job.forms)
+            opening.install(job.lazy, self._indexes, self._forms)
             composing.install()
         try:
             if job.init_fn is not None:
@@ -194,7 +198,7 @@ class Worker:
     def work(self) -> None:
         """Handles messages until it receives Stop, or until the parent is gone."""
         while True:
-            received = self._channel.receive()
+            received = self._received()
             assert received is not None  # a worker's channel blocks
             message, fds = received
             if isinstance(message, messages.Stop):
@@ -203,6 +207,16 @@ class Worker:
                 self._slots.map(message.number, *fds)
             else:
                 _HANDLERS[type(message)](self, message)
+
+    def _received(self) -> tuple[object, tuple[int, ...]] | None:
+        """The next message; forms are made while there is none."""
+        if self._forms is None:
+            return self._channel.receive()
+        self._forms.rest(True)
+        try:
+            return self._channel.receive()
+        finally:
+            self._forms.rest(False)
 
     def _drop_slots(self, message: messages.DropSlots) -> None:
         self._slots.drop(message.numbers)

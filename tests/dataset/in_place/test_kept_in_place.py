@@ -23,7 +23,7 @@ from torchvision import datasets
 
 from fastload import FastLoader
 from fastload._native import core
-from fastload.dataset import kept_files
+from fastload.dataset import kept_files, kept_table
 from fastload.dataset.in_place import listed
 from fastload.errors import ArgumentError, DatasetError
 from fastload.remote.caches import cached_datasets, remove_caches
@@ -233,7 +233,7 @@ def test_room_is_asked_for_while_it_runs(tree: Path, tmp_path: Path, monkeypatch
     """By slabs, before one is used up."""
     monkeypatch.setattr(listed, "is_local", lambda folder: False)
     monkeypatch.setattr(kept_files, "_SLOW_SLAB", 200_000)
-    monkeypatch.setattr(kept_files, "_TENDED_S", 0.01)
+    monkeypatch.setattr(kept_table, "_TENDED_S", 0.01)
     with loader_of(tree, tmp_path / "cache", cache_size="10MiB") as loader:
         for _ in range(40):
             images(loader)
