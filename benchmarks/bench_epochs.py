@@ -121,7 +121,7 @@ def packed(tree: Path, scratch: Path, workers: int, **how: Any) -> Times:
 
 def by_ffcv(tree: Path, scratch: Path, workers: int) -> Times:
     """Its writing, and its epochs by its rate. Raises BenchError."""
-    (peer,) = bench_peers.chosen("ffcv")
+    peer = next(each for each in bench_peers.PEERS if each.name == "ffcv")
     python = environments.python_of(peer.program, bench_peers.HOMES)
     task = {
         "tree": str(tree),

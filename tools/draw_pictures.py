@@ -65,7 +65,9 @@ def rates() -> list[tuple[str, int]]:
 def ratios() -> list[tuple[str, float]]:
     """Programs and their images a second, as times of torch's DataLoader in the same run of a benchmark;
     the slowest first."""
-    programs, place, packed, dct = (result(name) for name in ("programs", "in_place", "loader_in500", "dct"))
+    programs, place, packed, dct, busy = (
+        result(name) for name in ("programs", "in_place", "loader_in500", "dct", "busy_loop")
+    )
     return [
         ("torch DataLoader + Pillow", 1.0),
         ("your own Dataset, import changed", target(programs, "reference, exact: images/s over torch's")),
@@ -73,6 +75,10 @@ def ratios() -> list[tuple[str, float]]:
         ("packed by fastload pack", target(packed, "fastload / torch DataLoader + Pillow")),
         ("ImageFolder, later epochs", target(place, "epoch 2 / torch DataLoader")),
         ("packed with --encode dct", target(dct, "in500: dct / torch DataLoader + Pillow (aim 12)")),
+        (
+            "ImageFolder with cache=, epoch 3",
+            target(busy, "epoch 3 after two held to half the rate / torch DataLoader"),
+        ),
     ]
 
 

@@ -45,7 +45,7 @@ class Job:
             random transforms follow.
         policy: treatment of samples that fail in the first epoch.
         lazy: exactness of the images that Pillow opens as lazy ones; None: it is left alone.
-        forms: where forms of the images that Pillow opens are kept; None: nowhere.
+        forms: the place of forms of the images that Pillow opens; None: they are not kept.
         traced: True if workers record their stages from the start, for a trace.
         keep: most idle slots that are kept.
         pinned: True if the parent pins slots.

@@ -21,7 +21,7 @@ class OpenedIndexes:
     Attributes:
         memory: the memory; None: there is none.
         why_not: the reason why there is none; "" if there is.
-        forms: where forms of these images are kept that decode faster; None without a cache.
+        forms: the place of forms of these images that decode faster; None without a cache.
 
     Raises:
         ArgumentError: the cache folder is none.
