@@ -1,6 +1,6 @@
 """Files in place with a cache in a loop that is busy: the DCT form is made meanwhile, for later epochs.
 
-    python benchmarks/bench_busy_loop.py [--rounds 5] [--times 16] [--corpus FOLDER] [--save busy_loop]
+    python benchmarks/bench_busy_loop.py [--rounds 5] [--times 16] [--photographs big] [--save busy_loop]
 
 Method: a folder with --times copies of each photograph of the corpus. RandomResizedCrop(224), flip, ToTensor
 of torchvision for all; batches of 64; every turn takes all the samples; all is in the page cache. In turn,
@@ -14,7 +14,9 @@ of later ones: the first epoch then hardly rests, and the third finds what there
 
 from __future__ import annotations
 
+import gc
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -73,7 +75,16 @@ def turns(tree: Path, packed: Path, caches: Path, workers: int) -> list[tuple[st
         with cached("held") as loader:
             for each in epochs:
                 held(loader, 2 * batch_s[each])
-            return epoch(loader)
+            found = epoch(loader)
+        del loader
+        gc.collect()
+        return found | {"disk": on_disk(), "pruned": on_disk(prune=True)}
+
+    def on_disk(*, prune: bool = False) -> int:
+        if prune:
+            command = [sys.executable, "-m", "fastload", "cache", "--cache", str(caches / "held"), "--prune"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return sum(path.stat().st_blocks * 512 for path in (caches / "held").rglob("*"))
 
     def from_packed(_: int) -> common.Json:
         with FastLoader(PackedDataset(packed, transform=steps), **options) as loader:
@@ -94,11 +105,12 @@ def main() -> int:
     """Measures in a temporary folder."""
     parser = common.parser(__doc__, rounds=5)
     parser.add_argument("--times", type=int, default=16, help="How often the corpus is listed.")
+    common.add_photographs(parser)
     arguments = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     import torchvision_ops  # noqa: F401  (beside torch's CPU build)
 
-    tree = common.copies(common.corpus(arguments.corpus, "in500"), arguments.times)
+    tree = common.copies(common.photographs(arguments), arguments.times)
     packed = common.pack_fresh(tree, f"{tree.name}-dct.fl", workers=arguments.workers, encode="dct")
     with tempfile.TemporaryDirectory() as scratch:
         all_turns = turns(tree, packed, Path(scratch), arguments.workers)
@@ -119,6 +131,11 @@ def main() -> int:
             ("epoch 3 after two held to half the rate / torch DataLoader", "held", "torch", 7.0),
         )
     ]
+    size = sum(path.stat().st_size for path in tree.rglob("*.*"))
+    most = 1.06 if arguments.photographs == "q75" else 1.02
+    for key, name in (("disk", "the cache on the disk / of the files"), ("pruned", "the same, pruned")):
+        share = max(each[key] for each in by_name["held"].turns) / size
+        targets.append(common.Target(f"bytes of {name}", share, most, at_most=True, digits=3))
     return common.finish("busy_loop", arguments, targets, rows=[row.to_json() for row in rows])
 
 

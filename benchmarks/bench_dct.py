@@ -31,30 +31,15 @@ import common
 from bench_decode import CSRC, build_decode
 from rich.table import Table
 
-from fastload._native import core
 from fastload.bench import harness
-from fastload.bench.listing import list_folder
 from fastload.bench.report import number
 from fastload.bench.spec import TurnSpec
-from fastload.packing.jpegs import encode_jpeg
 
 # Most bytes over those of the JPEG with its index.
 BYTES = {"in500": 1.00, "big": 1.01, "q85": 1.03, "q75": 1.06}
 PARSE = {"avx512": (2.8, 3.5), "avx2": (1.7, 2.2)}  # least, and the aim
 PAIRS = {"crop": "RandomResizedCrop", "centre": "Resize + CenterCrop", "full": "whole image"}
 CROP = 0.60
-QUALITY_FILES = 25
-
-
-def saved_again(source: Path, quality: int) -> Path:
-    """The first images of a folder at another quality, kept under build/bench between runs."""
-    out = common.WORK / f"{source.name}-q{quality}" / "all"
-    out.mkdir(parents=True, exist_ok=True)
-    for k, (path, _) in enumerate(list_folder(source)[:QUALITY_FILES]):
-        into = out / f"{k:03d}.jpg"
-        if not into.exists():
-            into.write_bytes(encode_jpeg(core.jpeg_decode(path.read_bytes()), quality, "4:2:0"))
-    return out.parent
 
 
 def build_parse() -> Path:
@@ -189,7 +174,7 @@ def main() -> int:
     """Measures the parts of the corpus."""
     arguments = common.parser(__doc__, rounds=5, seconds=4.0).parse_args()
     folders = {name: common.corpus(arguments.corpus, name) for name in ("in500", "big")}
-    folders |= {f"q{quality}": saved_again(folders["in500"], quality) for quality in (85, 75)}
+    folders |= {f"q{quality}": common.saved_again(folders["in500"], quality) for quality in (85, 75)}
     targets: list[common.Target] = []
     details: common.Json = {}
     for name, folder in folders.items():

@@ -15,6 +15,7 @@ loop takes batches without a pause, so that the cache has no time that nobody wa
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
@@ -37,6 +38,8 @@ from fastload.bench.harness import BenchError
 
 EPOCHS = 10
 SHOWN = (1, 2, 5, 10)
+FFCV_S = 10.0
+"""Seconds for which ffcv's rate is measured."""
 OPTIONS: dict[str, Any] = {"batch_size": 64, "shuffle": True}
 Times = list[float]
 """Seconds from the beginning to the end of each epoch."""
@@ -58,10 +61,17 @@ class Arrays:
 
 
 def opened(path: str) -> Image.Image:
-    """A file's pixels: the part of MONAI's transforms that it keeps."""
+    """A file's pixels."""
     from torchvision.datasets.folder import pil_loader
 
     return pil_loader(path)
+
+
+def tensor_of(path: str) -> Any:
+    """A file's pixels as a tensor (height, width, 3)."""
+    import torch
+
+    return torch.from_numpy(np.array(opened(path)))
 
 
 def ends(loader: Iterable[Any], began: float) -> Times:
@@ -95,8 +105,9 @@ def by_monai(tree: Path, scratch: Path, workers: int) -> Times:
     from torchvision.datasets import ImageFolder
 
     files = [path for path, _ in ImageFolder(str(tree)).samples]
-    # What is a transform of MONAI's, and not random, is kept; the others run in each epoch.
-    transform = Compose([Lambda(opened), steps()])
+    # What is a transform of MONAI's, and not random, is kept, as a tensor; the others run in each epoch.
+    rest = steps()
+    transform = Compose([Lambda(tensor_of), lambda pixels: rest(Image.fromarray(pixels.numpy()))])
     return by_torch(PersistentDataset(files, transform, scratch / "monai"), workers)
 
 
@@ -123,11 +134,20 @@ def by_ffcv(tree: Path, scratch: Path, workers: int) -> Times:
     """Its writing, and its epochs by its rate. Raises BenchError."""
     peer = next(each for each in bench_peers.PEERS if each.name == "ffcv")
     python = environments.python_of(peer.program, bench_peers.HOMES)
+    listing = scratch / "listing.json"
+    listing.write_text(json.dumps(bench_peers.files_of(tree)))
     task = {
         "tree": str(tree),
-        "listing": str(common.write_listing(tree)),
+        "listing": str(listing),
         "data": str(scratch / "train.beton"),
+        "coco": "",
+        "size": bench_peers.SIZE,
+        "work": "crop",
+        "batch": OPTIONS["batch_size"],
         "workers": workers,
+        "seconds": FFCV_S,
+        "seed": 0,
+        "memory": False,
     }
     began = time.perf_counter()
     made = bench_peers.child(python, peer, task="make", **task)

@@ -80,6 +80,37 @@ def corpus(given: Path | None, name: str) -> Path:
     return found
 
 
+_QUALITY_FILES = 25
+
+
+def saved_again(source: Path, quality: int) -> Path:
+    """The first images of a folder at another quality, kept under build/bench between runs."""
+    from fastload._native import core
+    from fastload.packing.jpegs import encode_jpeg
+
+    out = WORK / f"{source.name}-q{quality}" / "all"
+    out.mkdir(parents=True, exist_ok=True)
+    for k, (path, _) in enumerate(list_folder(source)[:_QUALITY_FILES]):
+        into = out / f"{k:03d}.jpg"
+        if not into.exists():
+            into.write_bytes(encode_jpeg(core.jpeg_decode(path.read_bytes()), quality, "4:2:0"))
+    return out.parent
+
+
+def photographs(arguments: argparse.Namespace) -> Path:
+    """The folder that --photographs names: a part of the corpus, or one saved again at quality 75."""
+    if arguments.photographs == "q75":
+        return saved_again(corpus(arguments.corpus, "in500"), 75)
+    return corpus(arguments.corpus, arguments.photographs)
+
+
+def add_photographs(parser: argparse.ArgumentParser) -> None:
+    """The option --photographs."""
+    parser.add_argument(
+        "--photographs", choices=("in500", "big", "q75"), default="in500", help="Of 0.2 or 1.8 megapixels."
+    )
+
+
 def copies(source: Path, times: int) -> Path:
     """A CLASS/IMAGE tree with every image of source ``times`` times, each a file of its own (a link shares
     its pages).

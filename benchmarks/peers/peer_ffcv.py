@@ -34,7 +34,7 @@ class Pictures:
 def make(task: turn.Task) -> None:
     """The .beton file, of JPEGs at the size they have."""
     fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=90), "label": IntField()}
-    DatasetWriter(task.data, fields, num_workers=1).from_indexed_dataset(Pictures(task.files))
+    DatasetWriter(task.data, fields, num_workers=task.workers).from_indexed_dataset(Pictures(task.files))
 
 
 def load(task: turn.Task) -> Any:

@@ -12,6 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 KEPT_LOGS = FL_KEPT_LOGS
 KEPT_MAGIC = FL_KEPT_MAGIC[:8]
 KEPT_HEAD, KEPT_ROW = FL_KEPT_HEAD, FL_KEPT_ENTRY * FL_KEPT_PARTS
+KEPT_PARTS, KEPT_FORM = <int>FL_KEPT_PARTS, <int>FL_KEPT_FORM
 cdef int _PROBES = 8
 
 

@@ -89,7 +89,8 @@ def verify(folder: Path) -> tuple[int, int]:
 
 def prune(folder: Path) -> int:
     """Copies what lists of a dataset's folder refer to into a new log, and removes the others, if no process
-    uses the folder. Call it under the lock of the cache folder.
+    uses the folder. Call it under the lock of the cache folder. Indexes of images that have a form are left
+    out.
 
     The copy needs room on the disk. A kill leaves every entry with its old bytes or with the new ones.
 
@@ -126,8 +127,13 @@ def _copy(folder: Path, number: int) -> None:
     with _Logs(folder) as logs, open(descriptor, "wb") as made:
         for table in names_of(folder, TABLE):
             for at, entries in _blocks(folder / table):
+                needless = _needless(entries)
                 for row in np.flatnonzero(entries["stamp"]).tolist():
-                    entry, data = entries[row], logs.bytes_of(entries[row])
+                    entry = entries[row]
+                    if needless[row]:
+                        entry["size"] = 0
+                        entry["crc"] = _crc(entry, b"")
+                    data = logs.bytes_of(entry)
                     if data is None:
                         entries[row] = np.zeros((), _ENTRY)
                         continue
@@ -140,6 +146,15 @@ def _copy(folder: Path, number: int) -> None:
                 made.flush()
                 os.fsync(made.fileno())
                 _write(folder / table, at, entries)
+
+
+def _needless(entries: _Entries) -> npt.NDArray[np.bool_]:
+    """True for entries of what was learnt of an image that is there in a form that decodes faster: it says
+    from then on that the image is sound, and nothing else."""
+    facts, form = entries[:: core.KEPT_PARTS], entries[core.KEPT_FORM :: core.KEPT_PARTS]
+    found = np.zeros(len(entries), bool)
+    found[:: core.KEPT_PARTS] = (facts["stamp"] == form["stamp"]) & (form["size"] > 0)
+    return found
 
 
 class _Logs:
@@ -203,10 +218,13 @@ def _blocks(table: Path) -> Iterator[tuple[int, _Entries]]:
     with open(open_in_dataset(table, os.O_RDONLY), "rb") as file:
         if file.read(at)[: len(core.KEPT_MAGIC)] != core.KEPT_MAGIC:
             return
-        while data := file.read(_BLOCK * core.KEPT_ROW):
-            missing = -len(data) % core.KEPT_ROW  # of the last row that anybody has written to
-            yield at, np.frombuffer(bytearray(data + bytes(missing)), _ENTRY)
-            at += len(data)
+        end = os.fstat(file.fileno()).st_size  # what is written back may make it longer
+        while at < end and (data := os.pread(file.fileno(), min(_BLOCK * core.KEPT_ROW, end - at), at)):
+            row = bytearray(
+                data + bytes(-len(data) % core.KEPT_ROW)
+            )  # nobody may have written all of the last
+            yield at, np.frombuffer(row, _ENTRY)
+            at += len(row)
 
 
 def _write(table: Path, at: int, entries: _Entries) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterDataPipe, _DatasetKind, default_collate
@@ -30,7 +30,6 @@ from fastload.batch.bad_samples import NOTHING, Lost, seed_sample, seed_worker
 from fastload.batch.collate import advice_on
 from fastload.common.originals import OwnCode, stand_in
 from fastload.common.rng import occurring
-from fastload.dataset.opened_forms import OpenedForms
 from fastload.engines.processes import messages
 from fastload.engines.processes import row_collate as rows
 from fastload.engines.processes.batch_memory import BatchMemory, PackedBatch
@@ -51,6 +50,9 @@ from fastload.engines.thread_limits import hold_threads
 from fastload.errors import FastloadError
 from fastload.health import tracing
 from fastload.lazy import counts, opening
+
+if TYPE_CHECKING:
+    from fastload.dataset.opened_forms import OpenedForms
 
 _STACKING = OwnCode(("torch.utils.data._utils.collate", ("collate_tensor_fn",)))
 """torch's function for a list of tensors, whose place `Worker._stack` takes."""
@@ -161,6 +163,8 @@ class Worker:
         self._in_place = False
         if job.lazy is not None:
             if job.forms is not None:
+                from fastload.dataset.opened_forms import OpenedForms
+
                 self._forms = OpenedForms(job.forms)
             opening.install(job.lazy, self._indexes, self._forms)
             composing.install()

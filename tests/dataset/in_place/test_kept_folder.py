@@ -25,6 +25,7 @@ from kept_helpers import (
 from typer.testing import CliRunner
 
 from fastload import FastLoader
+from fastload._native import core
 from fastload.cli.main import app
 from fastload.dataset import kept_folder
 from fastload.dataset.in_place import listed
@@ -108,6 +109,38 @@ def test_room_of_files_that_changed_is_given_back(tree: Path, cache: Path) -> No
         assert torch.equal(images(loader), expected(tree))
         assert used(loader) >= COUNT
         assert not kept_of(loader)._table.counts()["forms_put"]
+
+
+def test_indexes_of_what_has_a_form_are_left_out(tree: Path, cache: Path) -> None:
+    """The log holds the forms alone; images are known to be sound all the same, and are read where a form is
+    damaged."""
+    (log,) = of_kind(cache, "log")
+    before = log.stat().st_size
+    run(cache, "--prune")
+    (log,) = of_kind(cache, "log")
+    forms_alone = sum(
+        len(core.DctCoder().encode(path.read_bytes())[0] or b"") for path in tree.rglob("*.jpg")
+    )
+    assert log.stat().st_size == forms_alone < before
+    log.write_bytes(bytes(forms_alone))
+    with loader_of(tree, cache) as loader:
+        assert known(loader) == (COUNT, 0)
+        assert torch.equal(images(loader), expected(tree))
+
+
+@pytest.mark.parametrize("option", ["--prune", "--verify"])
+def test_a_table_that_ends_within_a_row(tree: Path, cache: Path, option: str) -> None:
+    """As that of a list of which the last image has no form yet."""
+    (table,) = of_kind(cache, "table")
+    size = core.KEPT_HEAD + COUNT * core.KEPT_ROW
+    assert table.stat().st_size == size
+    os.truncate(table, size - core.KEPT_ROW // core.KEPT_PARTS - 5)
+    (log,) = of_kind(cache, "log")
+    log.write_bytes(bytes(log.stat().st_size))  # so that verify writes, too
+    run(cache, option)
+    assert table.stat().st_size == size
+    with loader_of(tree, cache) as loader:
+        assert torch.equal(images(loader), expected(tree))
 
 
 def test_lists_that_share_entries_share_them_after_it(tree: Path, cache: Path, tmp_path: Path) -> None:
