@@ -71,8 +71,12 @@ def aligned(size: int) -> int:
 
 def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """The order of a tensor's dimensions in which its numbers lie one after the other; None if there is
-    none."""
-    order = tuple(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
+    none.
+
+    A dimension of one number has the stride of the one before it, where a tensor was made so.
+    """
+    key = [(stride, size > 1) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)]
+    order = tuple(sorted(range(tensor.dim()), key=key.__getitem__, reverse=True))
     return order if tensor.permute(order).is_contiguous() else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from process_helpers import Made, engine_marks, slots_of
 from torch.utils.data import DataLoader
@@ -22,7 +22,7 @@ from fastload.engines.processes.placed_rows import PlacedTensors, plain_tensors
 from fastload.engines.processes.serialization import Arena
 
 pytestmark = engine_marks
-SIDES = st.lists(st.integers(1, 90), min_size=1, max_size=4)
+SIDES = st.lists(st.just(1) | st.integers(1, 90), min_size=1, max_size=4)
 
 
 def image(index: int) -> torch.Tensor:
@@ -33,6 +33,8 @@ def image(index: int) -> torch.Tensor:
 
 
 @given(SIDES, st.permutations(range(4)), st.sampled_from([torch.uint8, torch.float32, torch.complex64]))
+@example([10, 35, 47, 1], [0, 3, 2, 1], torch.uint8)
+@example([90, 1, 90, 1], [3, 2, 1, 0], torch.float32)
 def test_a_placed_tensor_is_as_it_was(sides: list[int], order: list[int], dtype: torch.dtype) -> None:
     """Its numbers, shape, strides and dtype; one that has no room is left as it is."""
     order = [each for each in order if each < len(sides)]
