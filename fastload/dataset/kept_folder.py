@@ -129,14 +129,12 @@ def _copy(folder: Path, number: int) -> None:
             for at, entries in _blocks(folder / table):
                 needless = _needless(entries)
                 for row in np.flatnonzero(entries["stamp"]).tolist():
-                    entry = entries[row]
-                    if needless[row]:
-                        entry["size"] = 0
-                        entry["crc"] = _crc(entry, b"")
-                    data = logs.bytes_of(entry)
+                    entry, data = entries[row], logs.bytes_of(entries[row])
                     if data is None:
                         entries[row] = np.zeros((), _ENTRY)
                         continue
+                    if needless[row]:
+                        entry["size"], data = 0, b""
                     place = int(entry["log"]), int(entry["offset"])
                     if data and place not in moved:
                         made.write(data)

@@ -128,6 +128,18 @@ def test_indexes_of_what_has_a_form_are_left_out(tree: Path, cache: Path) -> Non
         assert torch.equal(images(loader), expected(tree))
 
 
+def test_a_damaged_entry_is_not_made_whole(tree: Path, cache: Path) -> None:
+    """Of an image whose form is right: what says that it is sound goes."""
+    (table,) = of_kind(cache, "table")
+    raw = bytearray(table.read_bytes())
+    raw[core.KEPT_HEAD + 24] ^= 1  # the first checksum
+    table.write_bytes(raw)
+    run(cache, "--prune")
+    with loader_of(tree, cache) as loader:
+        assert known(loader) == (COUNT - 1, 0)
+        assert torch.equal(images(loader), expected(tree))
+
+
 @pytest.mark.parametrize("option", ["--prune", "--verify"])
 def test_a_table_that_ends_within_a_row(tree: Path, cache: Path, option: str) -> None:
     """As that of a list of which the last image has no form yet."""
