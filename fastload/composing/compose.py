@@ -109,7 +109,7 @@ def _run(transform: Any, picture: Picture) -> object:
     run = RUNS_OF_OTHERS.get(kind) or (_RUNS.get(kind) if is_plain(transform) else None)
     made = None if run is None else run(transform, picture)
     if made is not None:
-        counts.called(kind.__name__, composed=True)
+        counts.composed(kind.__name__)
         return made
     if kind is v1.RandomApply and is_plain(transform):
         return picture if transform.p < torch.rand(1) else _run_all(transform.transforms, picture)
@@ -152,5 +152,5 @@ def _is_to_floats(transform: Any) -> bool:
 
 
 def _tensor(picture: Picture, lut: Floats, layout: str) -> torch.Tensor:
-    counts.called("ToTensor" if layout == "CHW" else "PILToTensor", composed=True)
+    counts.composed("ToTensor" if layout == "CHW" else "PILToTensor")
     return picture.floats(lut, layout)

@@ -240,7 +240,7 @@ def _draw(transform: Any, sample: _Sample, at: int, picture: Picture) -> bool:
     """Transforms a sample as _run() does, the one image of it by steps of its picture."""
     name = type(transform).__name__
     if type(transform).forward is _RANDOM_FORWARD and torch.rand(1) >= transform.p:
-        counts.called(name, composed=True)
+        counts.composed(name)
         return True
     flat = sample.faced(picture)
     needed = transform._needs_transform_list(flat)
@@ -250,7 +250,7 @@ def _draw(transform: Any, sample: _Sample, at: int, picture: Picture) -> bool:
         flat[at] = transform.transform(picture.image(), params)
         count_call(transform, flat[at : at + 1])
     else:
-        counts.called(name, composed=True)
+        counts.composed(name)
     for number, value in enumerate(flat):
         if needed[number] and number != at:
             flat[number] = transform.transform(value, params)
@@ -278,7 +278,7 @@ def _to_floats(transforms: Sequence[Any], sample: _Sample) -> int:
     floats: torch.Tensor = picture.floats(table(_converted, kernels.normalize_image, numbers), "HWC")
     if kinds[0] is v2.ToImage:
         floats = floats.as_subclass(tv_tensors.Image)
-    counts.called(kinds[0].__name__, composed=True)
+    counts.composed(kinds[0].__name__)
     flat = sample.faced(picture)
     flat[at] = floats
     sample.set(flat)

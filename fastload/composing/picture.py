@@ -109,9 +109,11 @@ def count_call(transform: object, values: Iterable[object]) -> None:
     still, or other things than a tensor, in which every program ends."""
     found = [*values]
     if any(map(_is_recipe, found)):
-        counts.called(type(transform).__name__, composed=True)
+        counts.composed(type(transform).__name__)
     elif not any(isinstance(each, torch.Tensor) for each in found):
-        counts.called(type(transform).__name__, composed=False)
+        made = next((each for each in found if not isinstance(each, Image.Image)), None)
+        why = "an image of other pixels" if made is None else f"a {type(made).__name__}"
+        counts.ended(type(transform).__name__, why)
 
 
 def _is_recipe(image: object) -> bool:

@@ -25,7 +25,7 @@ class LazyCounts:
         opened: JPEGs that were opened as lazy images.
         straight: times that pixels were decoded straight into an array.
         composed: calls of transforms after which the image was still a recipe, by class.
-        ended: those after which it was not, by class.
+        ended: those after which it was not, by class and what was made.
         whole: images whose pixels were made as a Pillow image, by the function that asked for them.
         left: images that Pillow has loaded itself, by the reason.
         line: the first line of the user's program that asked for pixels as a Pillow image, and the function
@@ -76,13 +76,14 @@ def straight() -> None:
     _counts.straight += 1
 
 
-def called(name: str, composed: bool) -> None:
-    """Counts a call of a transform with a lazy image, by its class.
+def composed(name: str) -> None:
+    """Counts a call of a transform after which the image is a recipe still, by its class."""
+    _counts.composed[name] += 1
 
-    Args:
-        composed: True if the image is a recipe still.
-    """
-    (_counts.composed if composed else _counts.ended)[name] += 1
+
+def ended(name: str, made: str) -> None:
+    """Counts a call of a transform after which it is none, by its class and what it made."""
+    _counts.ended[f"{name} ({made})"] += 1
 
 
 def left(why: str) -> None:

@@ -243,7 +243,7 @@ def test_the_end_of_a_recipe_is_told() -> None:
     compose = v2.Compose([v2.Resize(30), Shift(), Called(), invert, hooked, elastic])
     told = counted(lambda: compose(opened()))
     assert told.composed == dict.fromkeys(("Resize", "Shift", "Called", "RandomInvert", "CenterCrop"), 1)
-    assert told.ended == {"ElasticTransform": 1}
+    assert told.ended == {"ElasticTransform (an image of other pixels)": 1}
 
 
 def test_a_sample_that_no_step_changes_is_itself() -> None:
