@@ -1,6 +1,8 @@
 /* A read-only file system that shows a folder, and takes a while for each open: as a network has it.
  *
- *     slow_disk MOUNTPOINT FOLDER MILLISECONDS [FUSE'S OPTIONS] */
+ *     slow_disk MOUNTPOINT FOLDER MILLISECONDS [FUSE'S OPTIONS]
+ *
+ * It writes "(" to its output where an open begins, and ")" where it ends. */
 #define _GNU_SOURCE
 #define FUSE_USE_VERSION 31
 #include <dirent.h>
@@ -44,7 +46,9 @@ static int slow_open(const char *path, struct fuse_file_info *info) {
     char real[2 * PATH_MAX];
     const struct timespec pause = {delay_ms / 1000, delay_ms % 1000 * 1000000};
     path_of(path, real);
+    if (write(STDOUT_FILENO, "(", 1) != 1) return -EIO;
     nanosleep(&pause, NULL);
+    if (write(STDOUT_FILENO, ")", 1) != 1) return -EIO;
     const int fd = open(real, O_RDONLY);
     if (fd < 0) return -errno;
     info->fh = (uint64_t)fd;

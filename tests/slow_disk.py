@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def slow_disk(folder: Path, scratch: Path, delay_ms: int = 20) -> Iterator[Path]
     mount = scratch / "mount"
     mount.mkdir()
     command = [str(_program(scratch)), str(mount), str(folder), str(delay_ms), "-f"]
-    server = subprocess.Popen([*command, "-o", f"ro,max_threads={THREADS}"])
+    with (scratch / "opens").open("ab") as opens:
+        server = subprocess.Popen([*command, "-o", f"ro,max_threads={THREADS}"], stdout=opens)
     try:
         while not mount.is_mount():
             if server.poll() is not None:
@@ -51,3 +53,10 @@ def slow_disk(folder: Path, scratch: Path, delay_ms: int = 20) -> Iterator[Path]
         subprocess.run(["fusermount3", "-u", "-z", str(mount)], check=False)
         server.terminate()
         server.wait()
+
+
+def opened(scratch: Path) -> tuple[int, int]:
+    """How many opens a slow disk has seen, and how many of them at once."""
+    seen = (scratch / "opens").read_text()
+    depths = list(accumulate(1 if each == "(" else -1 for each in seen))
+    return seen.count("("), max(depths, default=0)

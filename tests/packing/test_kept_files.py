@@ -76,20 +76,31 @@ def test_rows_are_pillows_pixels(source: Path, dataset: Path, engine: str) -> No
 
 
 def test_random_crops_are_the_same_on_every_engine(dataset: Path) -> None:
-    """And in a mixture; what is decoded is the crop, and its time is that of decoding."""
+    """And in a mixture."""
     batches = []
     for options in ENGINES.values():
         with FastLoader(
             PackedDataset(dataset, RANDOM, seed=5), batch_size=6, shuffle=True, seed=3, **options
         ) as loader:
             batches.append(torch.cat([images for images, _ in loader]))
-            if options == ENGINES["threads"]:
-                figures = loader.stats()
     assert all(torch.equal(each, batches[0]) for each in batches)
-    assert figures["stage_seconds"]["decode"] > figures["stage_seconds"]["read"]
     mixture = Mixture([(PackedDataset(dataset, RANDOM, seed=number), 1) for number in (5, 6)])
     with FastLoader(mixture, batch_size=6, num_workers=2, seed=1) as loader:
         assert sum(len(images) for images, _ in loader) == len(mixture)
+
+
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
+def test_making_the_pixels_counts_as_decoding(make: Any, tmp_path: Path) -> None:
+    """Of pictures so large that it takes far longer than reading them."""
+    files = {f"a/{number}.png": encoded(picture(number, 1200, 900), "PNG") for number in range(4)}
+    make(tree(tmp_path / "src", files), tmp_path / "out")
+    shares = []
+    for _ in range(3):  # a busy machine may stop a read, but not each time
+        with FastLoader(PackedDataset(tmp_path / "out", RANDOM), num_workers=1) as loader:
+            list(loader)
+            stages = loader.stats()["stage_seconds"]
+        shares.append(stages["read"] / stages["decode"])
+    assert min(shares) < 0.3, shares
 
 
 def test_the_files_come_back(source: Path, dataset: Path, tmp_path: Path) -> None:
