@@ -7,7 +7,8 @@ of torchvision for all; batches of 64; every turn takes all the samples; all is 
 each round: an epoch of torch's DataLoader; an epoch, not the first, of a FastLoader without a cache; the
 third epoch of one with a new cache whose loop waits for its batches from the first on; two epochs, which are
 not counted, of one with a new cache whose loop is held to half the rate by sleeping after each batch, and its
-third epoch, which is not held; an epoch of the same images packed with --encode dct. A first epoch is slower
+third epoch, which is not held, after which it rests for three seconds, until all that was read is converted,
+and the cache's bytes are counted; a second epoch of the same images packed with --encode dct. A first epoch is slower
 than later ones, and its loop is held to half of its own rate. In a second turn both are held to half the rate
 of later ones: the first epoch then hardly rests, and the third finds what there was time for.
 """
@@ -32,6 +33,9 @@ from fastload.bench import harness
 
 TORCHS: dict[str, Any] = {"batch_size": 64, "shuffle": True}
 OPTIONS: dict[str, Any] = {**TORCHS, "seed": 1, "engine": "native"}
+
+RESTS_S = 3.0
+"""How long a loop does something else after its last epoch, and before the cache's bytes are counted."""
 
 
 def held(loader: Iterable[Any], batch_s: float) -> None:
@@ -76,6 +80,7 @@ def turns(tree: Path, packed: Path, caches: Path, workers: int) -> list[tuple[st
             for each in epochs:
                 held(loader, 2 * batch_s[each])
             found = epoch(loader)
+            time.sleep(RESTS_S)
         del loader
         gc.collect()
         return found | {"disk": on_disk(), "pruned": on_disk(prune=True)}
@@ -88,6 +93,8 @@ def turns(tree: Path, packed: Path, caches: Path, workers: int) -> list[tuple[st
 
     def from_packed(_: int) -> common.Json:
         with FastLoader(PackedDataset(packed, transform=steps), **options) as loader:
+            epoch(loader)
+            time.sleep(RESTS_S)  # so that as many batches are ready as after an epoch that was held
             return epoch(loader)
 
     reference = DataLoader(datasets.ImageFolder(str(tree), steps), num_workers=workers, **TORCHS)

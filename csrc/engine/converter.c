@@ -102,7 +102,7 @@ static void convert(helper *self, const fl_source *source, uint64_t index, uint6
     const fl_record_kind kind = fl_decoder_sniff(bytes);
     if (kind == FL_RECORD_KIND_JPEG && !form_of_jpeg(self, source, bytes, &form)) return;
     if (kind == FL_RECORD_KIND_PNG && !form_of_png(self, source, bytes, &form)) return;
-    self->found |= fl_files_convert(source->files, index, stamp, form);
+    self->found |= fl_files_convert(source->files, index, stamp, form, facts);
 }
 
 /* Goes on to the next image that may be converted, and does so, if it is near; false: the round is over. */

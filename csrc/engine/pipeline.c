@@ -293,7 +293,7 @@ static fl_code keep_pixels(fl_worker *worker, const fl_source *source, uint64_t 
     const fl_code code = fl_renderer_whole(worker->renderer, &image, err);
     if (code) return code;
     const fl_span pixels = fl_decoder_raw_of(&image, &worker->form);
-    if (pixels.size) (void)fl_files_convert(source->files, index, worker->stamp, pixels);
+    if (pixels.size) (void)fl_files_convert(source->files, index, worker->stamp, pixels, (fl_span){NULL, 0});
     return FL_OK;
 }
 
@@ -311,7 +311,7 @@ static fl_code shrink(fl_worker *worker, const fl_source *source, uint64_t index
     if (!code) code = fl_shrink(worker->shrinker, &image, side, &jpeg, err);
     if (code) return code;
     if (fl_files_has_room(source->files, jpeg.size))
-        (void)fl_files_convert(source->files, index, worker->stamp, jpeg);
+        (void)fl_files_convert(source->files, index, worker->stamp, jpeg, (fl_span){NULL, 0});
     *found = (fl_stored){FL_RECORD_KIND_JPEG, jpeg, {NULL, 0}, true};
     add(&worker->counters.decode_ns, (uint64_t)(fl_clock_ns() - start));
     return open_image(worker, source, found, form, err);

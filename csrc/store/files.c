@@ -351,8 +351,11 @@ bool fl_files_has_room(const fl_files *files, uint64_t bytes) {
     return files->kept && fl_kept_writes(files->kept, bytes + FL_KEPT_ENTRY);
 }
 
-bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form) {
-    return fl_kept_put(files->kept, index, FL_KEPT_FORM, stamp, form);
+bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form, fl_span found) {
+    if (!fl_kept_put(files->kept, index, FL_KEPT_FORM, stamp, form)) return false;
+    if (found.size) /* put anew, so that the bytes that it has now are nobody's */
+        (void)fl_kept_put(files->kept, index, FL_KEPT_FACTS, stamp, form.size ? (fl_span){NULL, 0} : found);
+    return true;
 }
 
 bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer,

@@ -11,23 +11,31 @@
 #include "common/crc32c.h"
 #include "store/place.h"
 
-enum { SCANNED = 4096 }; /* entries that are read at a time */
+enum {
+    SCANNED = 4096, /* entries that are read at a time */
+    LOG_BITS = 16 /* of a place */
+};
 
 typedef struct entry {
-    uint64_t stamp, offset;
-    uint32_t size, log, crc, zero;
+    uint64_t stamp, place;
+    uint32_t size, crc;
 } entry;
 
 _Static_assert(sizeof(entry) == FL_KEPT_ENTRY, "as it lies in the file");
+
+/* A log that is appended to. */
+typedef struct appended {
+    int fd; /* -1: none */
+    uint32_t number;
+    _Atomic uint64_t end;
+} appended;
 
 struct fl_kept {
     int table;
     uint64_t count;
     pid_t writer;
     _Atomic int logs[FL_KEPT_LOGS]; /* descriptors plus 1; 0: none */
-    int own;                        /* the log that is appended to; -1: none */
-    uint32_t number;                /* of it */
-    _Atomic uint64_t end;           /* of it */
+    appended own[2]; /* by whether their numbers are odd */
     _Atomic uint64_t granted, written, left_out, put[FL_KEPT_PARTS], found[FL_KEPT_PARTS];
     _Atomic int failed;
 };
@@ -80,7 +88,7 @@ fl_code fl_kept_create(fl_kept **out, int table, uint64_t count, fl_error *err) 
     kept->table = table;
     kept->count = count;
     kept->writer = getpid();
-    kept->own = -1;
+    kept->own[0].fd = kept->own[1].fd = -1;
     if (!prepare(kept)) {
         const fl_code code = fl_fail_sys(err, FL_EIO, errno, "a table of what is kept cannot be written");
         fl_kept_free(kept);
@@ -110,12 +118,17 @@ fl_code fl_kept_log(fl_kept *kept, uint32_t number, int fd, fl_error *err) {
 fl_code fl_kept_append(fl_kept *kept, uint32_t number, uint64_t end, fl_error *err) {
     const int fd = number < FL_KEPT_LOGS ? atomic_load(&kept->logs[number]) - 1 : -1;
     if (fd < 0) return fl_fail(err, FL_EARG, "there is no log %" PRIu32, number);
-    kept->own = fd, kept->number = number;
-    atomic_store(&kept->end, end);
+    appended *own = &kept->own[number % 2];
+    own->fd = fd, own->number = number;
+    atomic_store(&own->end, end);
     return FL_OK;
 }
 
 void fl_kept_grant(fl_kept *kept, uint64_t bytes) { atomic_fetch_add(&kept->granted, bytes); }
+
+static uint32_t log_of(const entry *found) { return (uint32_t)found->place & ((1u << LOG_BITS) - 1); }
+
+static uint64_t offset_of(const entry *found) { return found->place >> LOG_BITS; }
 
 static uint32_t crc_of(const entry *found, const void *bytes) {
     return fl_crc32c(fl_crc32c(0, found, offsetof(entry, crc)), bytes, found->size);
@@ -124,7 +137,7 @@ static uint32_t crc_of(const entry *found, const void *bytes) {
 /* True if there is an entry, of any stamp, that may be one. */
 static bool any_entry(const fl_kept *kept, uint64_t index, fl_kept_part part, entry *found) {
     return read_all(kept->table, found, sizeof *found, place_of(index, part)) && found->stamp &&
-           found->log < FL_KEPT_LOGS && found->size <= FL_PLACE_MOST && found->offset < INT64_MAX / 2;
+           log_of(found) < FL_KEPT_LOGS && found->size <= FL_PLACE_MOST;
 }
 
 uint64_t fl_kept_stamp(const fl_kept *kept, uint64_t index, fl_kept_part part) {
@@ -136,7 +149,7 @@ bool fl_kept_place(const fl_kept *kept, uint64_t index, fl_kept_part part, int *
                    uint32_t *size) {
     entry found;
     if (!any_entry(kept, index, part, &found) || !found.size) return false;
-    *log = atomic_load(&kept->logs[found.log]) - 1, *offset = found.offset, *size = found.size;
+    *log = atomic_load(&kept->logs[log_of(&found)]) - 1, *offset = offset_of(&found), *size = found.size;
     return *log >= 0;
 }
 
@@ -144,11 +157,11 @@ bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t sta
                   fl_span *bytes) {
     entry found;
     if (!any_entry(kept, index, part, &found) || found.stamp != stamp) return false;
-    const int fd = atomic_load(&kept->logs[found.log]) - 1;
+    const int fd = atomic_load(&kept->logs[log_of(&found)]) - 1;
     struct stat st; /* a damaged entry may tell of a gigabyte: no memory is taken for what is not there */
     *bytes = (fl_span){NULL, 0};
-    if (fd < 0 || fstat(fd, &st) || found.offset + found.size > (uint64_t)st.st_size) return false;
-    if (found.size && fl_place_read(fd, found.offset, found.size, buffer, bytes, NULL)) return false;
+    if (fd < 0 || fstat(fd, &st) || offset_of(&found) + found.size > (uint64_t)st.st_size) return false;
+    if (found.size && fl_place_read(fd, offset_of(&found), found.size, buffer, bytes, NULL)) return false;
     if (crc_of(&found, bytes->bytes) != found.crc) return false;
     atomic_fetch_add_explicit(&kept->found[part], 1, memory_order_relaxed);
     return true;
@@ -167,16 +180,20 @@ static bool take(fl_kept *kept, uint64_t bytes) {
 }
 
 bool fl_kept_writes(const fl_kept *kept, uint64_t bytes) {
-    return kept->own >= 0 && !atomic_load(&kept->failed) && kept->writer == getpid() &&
+    return kept->own[0].fd >= 0 && !atomic_load(&kept->failed) && kept->writer == getpid() &&
            bytes <= atomic_load(&kept->granted) - atomic_load(&kept->written);
 }
 
 bool fl_kept_put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes) {
     if (!fl_kept_writes(kept, 0) || !take(kept, bytes.size + FL_KEPT_ENTRY)) return false;
-    entry made = {.stamp = stamp, .size = (uint32_t)bytes.size, .log = kept->number};
-    made.offset = atomic_fetch_add(&kept->end, bytes.size);
+    const bool passes =
+        part == FL_KEPT_FACTS && kept->own[1].fd >= 0 && fl_kept_stamp(kept, index, FL_KEPT_FORM) != stamp;
+    appended *own = &kept->own[passes];
+    entry made = {.stamp = stamp, .size = (uint32_t)bytes.size};
+    const uint64_t offset = atomic_fetch_add(&own->end, bytes.size);
+    made.place = offset << LOG_BITS | own->number;
     made.crc = crc_of(&made, bytes.bytes);
-    if (!write_all(kept->own, bytes.bytes, bytes.size, made.offset) ||
+    if (!write_all(own->fd, bytes.bytes, bytes.size, offset) ||
         !write_all(kept->table, &made, sizeof made, place_of(index, part))) {
         int none = 0;
         atomic_compare_exchange_strong(&kept->failed, &none, errno);

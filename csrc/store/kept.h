@@ -3,10 +3,12 @@
  *
  * NOTE [ kept: the files ]
  * Two sorts of files, in a folder that only their owner may write:
- *   a table  64 bytes: "FLKEPT02", u64 count of images, zeros; then, of each image, an entry for each
- *            fl_kept_part: u64 stamp of the image's file (0: nothing), u64 offset, u32 size, u32 log, u32
- *            CRC32C of the entry so far and of the bytes, u32 zero
- *   logs     bytes, one after another; each is written by the one process that holds its lock
+ *   a table  64 bytes: "FLKEPT03", u64 count of images, zeros; then, of each image, an entry for each
+ *            fl_kept_part: u64 stamp of the image's file (0: nothing), u64 place: 65,536 times the offset plus
+ *            the log's number, u32 size, u32 CRC32C of the entry so far and of the bytes
+ *   logs     bytes, one after another; each is written by the one process that holds its lock. Odd ones have
+ *            facts alone, of images whose form was not sought when they were put: once no entry refers to one
+ *            any more, it may be cut
  * A log is appended to, and an entry is written after its bytes. Nothing is mapped, and nobody is waited for:
  * processes that write the same entry at once may leave a mixture, and a process that is killed, or a disk
  * that loses power, an entry without its bytes. All these differ in their CRC, and count as nothing: the file
@@ -33,8 +35,8 @@ typedef enum fl_kept_part {
     FL_KEPT_PARTS
 } fl_kept_part;
 
-#define FL_KEPT_MAGIC "FLKEPT02" /* of a table */
-enum { FL_KEPT_LOGS = 1024, FL_KEPT_HEAD = 64, FL_KEPT_ENTRY = 32 };
+#define FL_KEPT_MAGIC "FLKEPT03" /* of a table */
+enum { FL_KEPT_LOGS = 1024, FL_KEPT_HEAD = 64, FL_KEPT_ENTRY = 24 };
 
 /* Of `count` images, with a table that is open for reading and writing, and is closed with it; also where
  * this fails. A table that is empty, or no table of so many images, becomes one without entries. FL_EIO: it
@@ -47,7 +49,8 @@ void fl_kept_free(fl_kept *kept); /* NULL is allowed */
 fl_code fl_kept_log(fl_kept *kept, uint32_t number, int fd, fl_error *err);
 
 /* Appends from now on to that log, which this process alone writes, and has open for writing; `end` is its
- * size. Before anything is put. FL_EARG: there is no such log. */
+ * size. An odd one for the facts of an odd log, an even one for all else, and for these, too, as long as no
+ * odd one was given. Before anything is put. FL_EARG: there is no such log. */
 fl_code fl_kept_append(fl_kept *kept, uint32_t number, uint64_t end, fl_error *err);
 
 /* Grants as many more bytes. */

@@ -128,7 +128,6 @@ KEPT_MAGIC: bytes
 KEPT_HEAD: int
 KEPT_ROW: int
 KEPT_PARTS: int
-KEPT_FORM: int
 
 class Kept:
     def __new__(cls, table: int, count: int) -> Self: ...

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 KEPT_LOGS = FL_KEPT_LOGS
 KEPT_MAGIC = FL_KEPT_MAGIC[:8]
 KEPT_HEAD, KEPT_ROW = FL_KEPT_HEAD, FL_KEPT_ENTRY * FL_KEPT_PARTS
-KEPT_PARTS, KEPT_FORM = <int>FL_KEPT_PARTS, <int>FL_KEPT_FORM
+KEPT_PARTS = <int>FL_KEPT_PARTS
 cdef int _PROBES = 8
 
 
@@ -52,7 +52,8 @@ cdef class Kept:
         check(fl_kept_log(self.ptr, number, fd, &err), &err)
 
     def append(self, uint32_t number, uint64_t end):
-        """Appends from now on to a log that it has, whose size is `end`, and which nobody else writes.
+        """Appends from now on to a log that it has, whose size is `end`, and which nobody else writes: facts
+        to an odd one, all else to an even one.
 
         Raises:
             ArgumentError: it has no such log.

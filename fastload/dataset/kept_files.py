@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -17,11 +18,15 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.system import hosts_of_job
+from fastload.dataset.kept_folder import cut_logs
 from fastload.dataset.kept_table import HASH, CachePlace, KeptTable
+from fastload.remote.cache_folder import count_anew
 from fastload.remote.shared_files import dataset_folder, open_in_dataset, replace_file
 
 _SLAB, _SLOW_SLAB = 64 << 20, 256 << 20
 """Bytes of one grant, for facts and forms and for files: what a second may write."""
+_CUT_SHARE = 100
+"""Time for which logs are not cut after a look, in terms of the time that it took."""
 _LOCAL = core.KEEP_FORMS
 """Kept of files on a disk of this host."""
 PATHS = re.compile(r"([0-9a-f]{32})\.paths")
@@ -61,14 +66,29 @@ class KeptFiles(KeptTable):
             digest.update(part)
         slab = _SLOW_SLAB if slow else _SLAB
         url, kind = f"file://{folder}{smaller}", f"files{smaller}"
-        super().__init__(place, url, kind, digest.hexdigest(), len(files), slab)
+        local = _LOCAL if place.side is None else core.KEEP_FACTS
+        self._keeps = core.KEEP_BYTES if slow else local
+        self._forms = 0  # made by this process, when it was last looked
+        self._cut_at, self._next_cut = -1, 0.0  # forms when logs were last cut, and the time of the next
+        super().__init__(
+            place, url, kind, digest.hexdigest(), len(files), slab, odd=self._keeps == core.KEEP_FORMS
+        )
 
     def _begin(self, name: str, is_new: bool) -> None:
-        local = _LOCAL if self._side is None else core.KEEP_FACTS
-        self._files.keep(self._table, core.KEEP_BYTES if self.slow else local)
+        self._files.keep(self._table, self._keeps)
         if is_new and self._paths is not None:
             _adopt(self.path, name, self._paths())
         del self._files, self._paths
+
+    def _give_back(self, now: float) -> None:
+        before, self._forms = self._forms, self._table.counts()["forms_put"]
+        rests = before == self._forms != self._cut_at  # all are made, or a pause is
+        if rests and now >= self._next_cut and len(self._own) > 1:
+            self._cut_at = self._forms
+            with self.root.lock.held():
+                if cut_logs(self.path, self._own[1]):
+                    count_anew(self.path)
+            self._next_cut = now + _CUT_SHARE * (time.monotonic() - now)
 
     def report(self) -> str:
         """Text on what is kept, for explain()."""

@@ -19,10 +19,10 @@ from fastload.errors import DatasetError
 from fastload.remote.cache_folder import LockFile, count_anew, on_disk
 from fastload.remote.shared_files import dataset_folder, open_in_dataset
 
-_ENTRY = np.dtype(
-    [("stamp", "<u8"), ("offset", "<u8"), ("size", "<u4"), ("log", "<u4"), ("crc", "<u4"), ("zero", "<u4")]
-)
-_CHECKED = 24
+_ENTRY = np.dtype([("stamp", "<u8"), ("place", "<u8"), ("size", "<u4"), ("crc", "<u4")])
+_LOG_BITS = 16
+"""Of an entry's place."""
+_CHECKED = 20
 """Bytes of an entry that its checksum is of, too: those before it."""
 _BLOCK = 1 << 16
 """Entries that are looked at together."""
@@ -89,8 +89,7 @@ def verify(folder: Path) -> tuple[int, int]:
 
 def prune(folder: Path) -> int:
     """Copies what lists of a dataset's folder refer to into a new log, and removes the others, if no process
-    uses the folder. Call it under the lock of the cache folder. Indexes of images that have a form are left
-    out.
+    uses the folder. Call it under the lock of the cache folder.
 
     The copy needs room on the disk. A kill leaves every entry with its old bytes or with the new ones.
 
@@ -106,7 +105,7 @@ def prune(folder: Path) -> int:
         if not old or not users.exclusive():
             return 0
         before = on_disk(folder)
-        number = next(number for number in range(core.KEPT_LOGS) if f"{number:05}.log" not in old)
+        number = next(number for number in range(0, core.KEPT_LOGS, 2) if f"{number:05}.log" not in old)
         _copy(folder, number)
         with dataset_folder(folder) as opened:
             for name in old:
@@ -119,40 +118,62 @@ def prune(folder: Path) -> int:
         users.close()
 
 
+def cut_logs(folder: Path, own: int) -> bool:
+    """Cuts the odd logs of a dataset's folder to which no entry refers any more. Call it under the lock of the
+    cache folder.
+
+    Args:
+        folder: the dataset's folder.
+        own: number of the one that this process writes. Those that another does are left.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        OSError: the folder cannot be read or written.
+    """
+    numbers = {int(name[:-4]) for name in names_of(folder, LOG) if (folder / name).stat().st_size}
+    numbers = {number for number in numbers if number % 2}
+    for table in names_of(folder, TABLE):
+        for _, entries in _blocks(folder / table) if numbers else ():
+            refer = entries["place"][(entries["stamp"] != 0) & (entries["size"] > 0)]
+            numbers -= set(np.unique(refer & np.uint64((1 << _LOG_BITS) - 1)).tolist())
+    return bool([number for number in numbers if _cut(folder / f"{number:05}.log", number == own)])
+
+
+def _cut(log: Path, own: bool) -> bool:
+    lock = LockFile(log, open_in_dataset)
+    try:
+        if own or lock.exclusive():
+            lock.resize(0)
+            return True
+        return False
+    finally:
+        lock.close()
+
+
 def _copy(folder: Path, number: int) -> None:
     """Copies all that entries of all tables refer to into log `number`, and has them refer to that."""
-    moved: dict[tuple[int, int], int] = {}  # where bytes lie in the new log, by their log and place
+    moved: dict[int, int] = {}  # where bytes lie in the new log, by their place before
     end = 0
     descriptor = open_in_dataset(folder / f"{number:05}.log", os.O_RDWR | os.O_CREAT | os.O_EXCL)
     with _Logs(folder) as logs, open(descriptor, "wb") as made:
         for table in names_of(folder, TABLE):
             for at, entries in _blocks(folder / table):
-                needless = _needless(entries)
                 for row in np.flatnonzero(entries["stamp"]).tolist():
                     entry, data = entries[row], logs.bytes_of(entries[row])
                     if data is None:
                         entries[row] = np.zeros((), _ENTRY)
                         continue
-                    if needless[row]:
-                        entry["size"], data = 0, b""
-                    place = int(entry["log"]), int(entry["offset"])
+                    place = int(entry["place"])
                     if data and place not in moved:
                         made.write(data)
                         moved[place], end = end, end + len(data)
-                    entry["log"], entry["offset"] = number, moved.get(place, 0)
+                    entry["place"] = moved[place] << _LOG_BITS | number if data else number
                     entry["crc"] = _crc(entry, data)
                 made.flush()
                 os.fsync(made.fileno())
                 _write(folder / table, at, entries)
-
-
-def _needless(entries: _Entries) -> npt.NDArray[np.bool_]:
-    """True for entries of what was learnt of an image that is there in a form that decodes faster: it says
-    from then on that the image is sound, and nothing else."""
-    facts, form = entries[:: core.KEPT_PARTS], entries[core.KEPT_FORM :: core.KEPT_PARTS]
-    found = np.zeros(len(entries), bool)
-    found[:: core.KEPT_PARTS] = (facts["stamp"] == form["stamp"]) & (form["size"] > 0)
-    return found
 
 
 class _Logs:
@@ -172,13 +193,13 @@ class _Logs:
 
     def bytes_of(self, entry: np.void) -> bytes | None:
         """The bytes of an entry; None if they are damaged or gone."""
-        number, size = int(entry["log"]), int(entry["size"])
-        data = b""
+        offset, number = divmod(int(entry["place"]), 1 << _LOG_BITS)
+        size, data = int(entry["size"]), b""
         if size:
             log = self._log(number)
-            if log is None or int(entry["offset"]) + size > os.fstat(log).st_size:
+            if log is None or offset + size > os.fstat(log).st_size:
                 return None
-            data = os.pread(log, size, int(entry["offset"]))
+            data = os.pread(log, size, offset)
         return data if len(data) == size and _crc(entry, data) == int(entry["crc"]) else None
 
     def _log(self, number: int) -> int | None:

@@ -6,7 +6,9 @@ The files of a list have a dataset's folder in the cache folder, by the deepest 
 In it, beside the files of NOTE [ cache: the folder ]:
   HASH.table   of a list: see csrc/store/kept.h; HASH is that of its paths, and of the places in them
   HASH.paths   of a list of whole files: u64 hash of each path
-  N.log        bytes of all lists; a process writes the one that it has locked, N from 00000 on
+  N.log        bytes of all lists; a process writes those that it has locked, N from 00000 on. An odd one
+               has what was learnt of images, until these have a form that decodes faster. It is cut when
+               nothing in it is needed any more
 Processes and lists share what others wrote: an entry names its log, and a new list begins with the entries
 that others have of the same paths. Room is granted by slabs, as for buckets; a table's when it is made.
 The stamp of a file is made of size and times, and of the inode on a disk that this host alone has. On any
@@ -125,15 +127,20 @@ class KeptTable(FilesFolder):
         name: distinguishes the table from others of the folder.
         count: rows of the table.
         slab: bytes of one grant.
+        odd: it has facts that lose their worth, and appends them to an odd log.
 
     Raises:
         ArgumentError: the cache folder is none.
         DatasetError: another host, or another user, has it.
     """
 
-    def __init__(self, place: CachePlace, url: str, kind: str, name: str, count: int, slab: int) -> None:
+    def __init__(
+        self, place: CachePlace, url: str, kind: str, name: str, count: int, slab: int, *, odd: bool = False
+    ) -> None:
         super().__init__(place, url, kind)
         self._count, self._slab = count, slab
+        self._firsts = (0, 1) if odd else (0,)  # the first logs that it would write
+        self._own: list[int] = []  # those that it writes
         self._kept: core.Kept | None = None
         self._logs: set[int] = set()
         self._left_out = 0  # parts, when it was last looked
@@ -171,7 +178,8 @@ class KeptTable(FilesFolder):
     def _attach(self, flags: int, table: str) -> None:
         self._kept = core.Kept(open_in_dataset(self.path / table, flags), self._count)
         if flags & os.O_CREAT:
-            self._take_log()
+            for first in self._firsts:
+                self._take_log(first)
         self.find_logs()
 
     def find_logs(self) -> None:
@@ -181,9 +189,10 @@ class KeptTable(FilesFolder):
             for number in {int(match[1]) for match in names} - self._logs:
                 self._add_log(number, open_in_dataset(self._log(number), os.O_RDONLY))
 
-    def _take_log(self) -> None:
-        """Locks the first log that nobody writes, or makes one. Under the lock of the folder."""
-        for number in range(core.KEPT_LOGS):
+    def _take_log(self, first: int) -> None:
+        """Locks the first log that nobody writes, of every second one, or makes one. Under the lock of the
+        folder."""
+        for number in range(first, core.KEPT_LOGS, 2):
             descriptor = open_in_dataset(self._log(number), os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,6 +201,7 @@ class KeptTable(FilesFolder):
                 continue
             self._add_log(number, descriptor)
             self._table.append(number, os.fstat(descriptor).st_size)
+            self._own.append(number)
             return
 
     def _add_log(self, number: int, descriptor: int) -> None:
@@ -222,6 +232,9 @@ class KeptTable(FilesFolder):
         self._full = not granted
         self._table.grant(granted)
 
+    def _give_back(self, now: float) -> None:
+        """Gives back the room of what nobody needs any more. Raises OSError."""
+
     def tend(self, now: float) -> None:
         """Asks for room where little is left; does what else is to be done from time to time. Raises
         nothing."""
@@ -236,6 +249,7 @@ class KeptTable(FilesFolder):
             if short and not self._full:
                 with self.root.lock.held():
                     self._ask()
+            self._give_back(now)
         except OSError as error:
             self.root.give_up(error)
             self.root.warn()

@@ -54,6 +54,21 @@ def of_kind(cache: Path, suffix: str) -> list[Path]:
     return sorted(folder_of(cache).glob(f"*.{suffix}"))
 
 
+def log_of(cache: Path) -> Path:
+    """The one log of what is not passing."""
+    (path,) = (each for each in of_kind(cache, "log") if int(each.stem) % 2 == 0)
+    return path
+
+
+def logs_are_cut(cache: Path) -> bool:
+    """Waits until what was learnt of images is needed no more, and given back."""
+    odd = [each for each in of_kind(cache, "log") if int(each.stem) % 2]
+    deadline = time.monotonic() + 30
+    while any(each.stat().st_size for each in odd) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not any(each.stat().st_size for each in odd)
+
+
 def forms(loader: FastLoader[object]) -> int:
     """Images whose DCT form is kept."""
     return kept_of(loader)._table.entries()[2]

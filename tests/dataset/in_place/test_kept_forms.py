@@ -21,6 +21,7 @@ from kept_helpers import (
     forms,
     images,
     kept_of,
+    known,
     loader_of,
     of_kind,
     used,
@@ -115,7 +116,7 @@ def test_a_damaged_form_counts_as_none(tree: Path, tmp_path: Path, damage: str) 
 
 
 def test_no_room_for_forms(tree: Path, tmp_path: Path) -> None:
-    """Facts are kept, a few forms, and no byte above the limit."""
+    """Facts are kept, and all indexes of the others, a few forms, and no byte above the limit."""
     cache = tmp_path / "cache"
     size = sum(path.stat().st_size for path in tree.rglob("*.jpg"))
     with loader_of(tree, cache, cache_size=size // 2) as loader:
@@ -123,6 +124,8 @@ def test_no_room_for_forms(tree: Path, tmp_path: Path) -> None:
             assert torch.equal(images(loader), expected(tree))
             time.sleep(0.6)
         assert 0 < forms(loader) < COUNT
+        assert known(loader)[0] == COUNT
+        assert of_kind(cache, "log")[1].stat().st_size  # what others need has not gone
     held = sum(path.stat().st_blocks * 512 for path in cache.rglob("*") if path.is_file())
     assert held <= size // 2
 
