@@ -49,7 +49,7 @@ struct fl_files {
     fl_kept *kept; /* NULL: what is learnt stays in memory */
     fl_files_keeping keeping;
     uint32_t side; /* most pixels of a shorter side; 0: no limit */
-    _Atomic uint8_t *fetched; /* of slow files: 1 while one is read ahead; NULL: they are not slow */
+    _Atomic uint8_t *fetched; /* of slow files: 1 while one is read; NULL: they are not slow */
     fl_in_flight reads;       /* of these */
     pthread_mutex_t lock;
     pthread_cond_t done; /* one of them was read */
@@ -271,25 +271,34 @@ static fl_code read_entry(const fl_files *files, uint64_t index, fl_buffer *buff
     return code;
 }
 
-/* Reads a slow file and keeps its bytes; true if they are kept. */
-static bool fetch_now(fl_files *files, uint64_t index) {
-    struct stat st;
-    uint64_t stamp;
+/* True if the caller is the one thread of this process that reads a slow file, until release(). */
+static bool claim(fl_files *files, uint64_t index) {
     uint8_t none = 0;
-    if (!status_of(files, index, &st)) return false;
-    if (!fl_kept_writes(files->kept, part_of(files, index, &st).size + FL_KEPT_ENTRY) ||
-        !atomic_compare_exchange_strong(&files->fetched[index], &none, 1))
-        return false;
-    fl_buffer buffer = {NULL, 0};
-    fl_span bytes;
-    const bool read = !read_entry(files, index, &buffer, &bytes, &stamp, NULL) &&
-                      fl_kept_put(files->kept, index, FL_KEPT_BYTES, stamp, bytes);
-    fl_buffer_free(&buffer);
+    return fl_kept_writes(files->kept, 0) && atomic_compare_exchange_strong(&files->fetched[index], &none, 1);
+}
+
+static void release(fl_files *files, uint64_t index) {
     pthread_mutex_lock(&files->lock);
     atomic_store(&files->fetched[index], 0);
     pthread_cond_broadcast(&files->done);
     pthread_mutex_unlock(&files->lock);
-    return read;
+}
+
+/* Reads a slow file and keeps its bytes; true if they are kept. */
+static bool fetch_now(fl_files *files, uint64_t index) {
+    struct stat st;
+    uint64_t stamp;
+    if (!status_of(files, index, &st) ||
+        !fl_kept_writes(files->kept, part_of(files, index, &st).size + FL_KEPT_ENTRY) || !claim(files, index))
+        return false;
+    fl_buffer buffer = {NULL, 0};
+    fl_span bytes;
+    const bool kept = fl_kept_stamp(files->kept, index, FL_KEPT_BYTES) || /* by the last who claimed it */
+                      (!read_entry(files, index, &buffer, &bytes, &stamp, NULL) &&
+                       fl_kept_put(files->kept, index, FL_KEPT_BYTES, stamp, bytes));
+    fl_buffer_free(&buffer);
+    release(files, index);
+    return kept;
 }
 
 /* The same, ahead of those who decode it. Whether the file is another by now is asked once, by them. */
@@ -304,7 +313,7 @@ static bool fetch(fl_files *files, uint64_t index) {
     return kept;
 }
 
-/* Waits for a thread of this process that is reading it ahead. */
+/* Waits for a thread of this process that is reading it. */
 static void await(fl_files *files, uint64_t index) {
     if (!atomic_load(&files->fetched[index]) || !fl_kept_writes(files->kept, 0)) return;
     pthread_mutex_lock(&files->lock);
@@ -315,21 +324,35 @@ static void await(fl_files *files, uint64_t index) {
 /* The kept bytes of a slow file. */
 static bool find_bytes(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp) {
     struct stat st;
-    await(files, index);
     if (!status_of(files, index, &st) || !S_ISREG(st.st_mode) || is_other(files, index, &st)) return false;
     *stamp = stamp_of(files, &st);
     return fl_kept_find(files->kept, index, FL_KEPT_BYTES, *stamp, buffer, bytes) &&
            bytes->size == part_of(files, index, &st).size && bytes->size;
 }
 
+/* Reads a slow file, unless its bytes are kept; once, whatever number of threads ask for it. */
+static fl_code read_slow(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp,
+                         fl_error *err) {
+    await(files, index);
+    if (find_bytes(files, index, buffer, bytes, stamp)) return FL_OK;
+    const bool mine = claim(files, index);
+    if (!mine) await(files, index);
+    fl_code code = FL_OK;
+    if (!fl_kept_stamp(files->kept, index, FL_KEPT_BYTES) ||
+        !find_bytes(files, index, buffer, bytes, stamp)) {
+        code = read_entry(files, index, buffer, bytes, stamp, err);
+        if (!code) (void)fl_kept_put(files->kept, index, FL_KEPT_BYTES, *stamp, *bytes);
+    }
+    if (mine) release(files, index);
+    return code;
+}
+
 fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp,
                       fl_error *err) {
     if (index >= files->count)
         return fl_fail(err, FL_ENOTFOUND, "there is no file %" PRIu64 " of %" PRIu64, index, files->count);
-    if (files->fetched && find_bytes(files, index, buffer, bytes, stamp)) return FL_OK;
-    const fl_code code = read_entry(files, index, buffer, bytes, stamp, err);
-    if (!code && files->fetched) (void)fl_kept_put(files->kept, index, FL_KEPT_BYTES, *stamp, *bytes);
-    return code;
+    return files->fetched ? read_slow(files, index, buffer, bytes, stamp, err)
+                          : read_entry(files, index, buffer, bytes, stamp, err);
 }
 
 bool fl_files_converted(fl_files *files, uint64_t index, fl_buffer *buffer, fl_span *bytes, uint64_t *stamp) {
@@ -353,7 +376,10 @@ bool fl_files_has_room(const fl_files *files, uint64_t bytes) {
 
 bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form, fl_span found) {
     if (!fl_kept_put(files->kept, index, FL_KEPT_FORM, stamp, form)) return false;
-    if (found.size) /* put anew, so that the bytes that it has now are nobody's */
+    /* Put anew, so that the bytes that they have now are nobody's. */
+    if (files->side && files->fetched)
+        (void)fl_kept_put(files->kept, index, FL_KEPT_BYTES, stamp, (fl_span){NULL, 0});
+    if (found.size || files->side)
         (void)fl_kept_put(files->kept, index, FL_KEPT_FACTS, stamp, form.size ? (fl_span){NULL, 0} : found);
     return true;
 }

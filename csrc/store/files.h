@@ -96,7 +96,8 @@ uint64_t fl_files_to_convert(const fl_files *files, uint64_t index);
 bool fl_files_has_room(const fl_files *files, uint64_t bytes); /* for so many more, on the disk */
 
 /* Keeps it; size 0: the file has none. What fl_files_known() found of the file, if anything, is from then on
- * that it is sound, and its index only where it has no form. False: there is no room. */
+ * that it is sound, and its index only where it has no form; a slow file's bytes are not kept beside a smaller
+ * image. False: there is no room. */
 bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form, fl_span found);
 
 /* Notes that it is, and its index, as far as there is room. */

@@ -187,7 +187,7 @@ bool fl_kept_writes(const fl_kept *kept, uint64_t bytes) {
 bool fl_kept_put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes) {
     if (!fl_kept_writes(kept, 0) || !take(kept, bytes.size + FL_KEPT_ENTRY)) return false;
     const bool passes =
-        part == FL_KEPT_FACTS && kept->own[1].fd >= 0 && fl_kept_stamp(kept, index, FL_KEPT_FORM) != stamp;
+        part != FL_KEPT_FORM && kept->own[1].fd >= 0 && fl_kept_stamp(kept, index, FL_KEPT_FORM) != stamp;
     appended *own = &kept->own[passes];
     entry made = {.stamp = stamp, .size = (uint32_t)bytes.size};
     const uint64_t offset = atomic_fetch_add(&own->end, bytes.size);

@@ -7,8 +7,8 @@
  *            fl_kept_part: u64 stamp of the image's file (0: nothing), u64 place: 65,536 times the offset plus
  *            the log's number, u32 size, u32 CRC32C of the entry so far and of the bytes
  *   logs     bytes, one after another; each is written by the one process that holds its lock. Odd ones have
- *            facts alone, of images whose form was not sought when they were put: once no entry refers to one
- *            any more, it may be cut
+ *            no forms, but facts and bytes of images whose form was not sought when they were put: once no
+ *            entry refers to one any more, it may be cut
  * A log is appended to, and an entry is written after its bytes. Nothing is mapped, and nobody is waited for:
  * processes that write the same entry at once may leave a mixture, and a process that is killed, or a disk
  * that loses power, an entry without its bytes. All these differ in their CRC, and count as nothing: the file
@@ -49,8 +49,8 @@ void fl_kept_free(fl_kept *kept); /* NULL is allowed */
 fl_code fl_kept_log(fl_kept *kept, uint32_t number, int fd, fl_error *err);
 
 /* Appends from now on to that log, which this process alone writes, and has open for writing; `end` is its
- * size. An odd one for the facts of an odd log, an even one for all else, and for these, too, as long as no
- * odd one was given. Before anything is put. FL_EARG: there is no such log. */
+ * size. An odd one for what odd ones have, an even one for all else, and for that, too, as long as no odd one
+ * was given. Before anything is put. FL_EARG: there is no such log. */
 fl_code fl_kept_append(fl_kept *kept, uint32_t number, uint64_t end, fl_error *err);
 
 /* Grants as many more bytes. */

@@ -70,9 +70,8 @@ class KeptFiles(KeptTable):
         self._keeps = core.KEEP_BYTES if slow else local
         self._forms = 0  # made by this process, when it was last looked
         self._cut_at, self._next_cut = -1, 0.0  # forms when logs were last cut, and the time of the next
-        super().__init__(
-            place, url, kind, digest.hexdigest(), len(files), slab, odd=self._keeps == core.KEEP_FORMS
-        )
+        odd = self._keeps == core.KEEP_FORMS or (slow and place.side is not None)
+        super().__init__(place, url, kind, digest.hexdigest(), len(files), slab, odd=odd)
 
     def _begin(self, name: str, is_new: bool) -> None:
         self._files.keep(self._table, self._keeps)

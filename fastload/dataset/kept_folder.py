@@ -21,7 +21,7 @@ from fastload.remote.shared_files import dataset_folder, open_in_dataset
 
 _ENTRY = np.dtype([("stamp", "<u8"), ("place", "<u8"), ("size", "<u4"), ("crc", "<u4")])
 _LOG_BITS = 16
-"""Of an entry's place."""
+"""Lowest bits of an entry's place."""
 _CHECKED = 20
 """Bytes of an entry that its checksum is of, too: those before it."""
 _BLOCK = 1 << 16
@@ -124,10 +124,10 @@ def cut_logs(folder: Path, own: int) -> bool:
 
     Args:
         folder: the dataset's folder.
-        own: number of the one that this process writes. Those that another does are left.
+        own: number of the one that this process writes. Logs that other processes write are left.
 
     Returns:
-        Whether there was one.
+        True if one was cut.
 
     Raises:
         OSError: the folder cannot be read or written.

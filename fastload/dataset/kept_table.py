@@ -7,8 +7,8 @@ In it, beside the files of NOTE [ cache: the folder ]:
   HASH.table   of a list: see csrc/store/kept.h; HASH is that of its paths, and of the places in them
   HASH.paths   of a list of whole files: u64 hash of each path
   N.log        bytes of all lists; a process writes those that it has locked, N from 00000 on. An odd one
-               has what was learnt of images, until these have a form that decodes faster. It is cut when
-               nothing in it is needed any more
+               has what was learnt of images, until these have a form that decodes faster, or files, until
+               there are smaller images of them. It is cut when nothing in it is needed any more
 Processes and lists share what others wrote: an entry names its log, and a new list begins with the entries
 that others have of the same paths. Room is granted by slabs, as for buckets; a table's when it is made.
 The stamp of a file is made of size and times, and of the inode on a disk that this host alone has. On any
@@ -127,7 +127,7 @@ class KeptTable(FilesFolder):
         name: distinguishes the table from others of the folder.
         count: rows of the table.
         slab: bytes of one grant.
-        odd: it has facts that lose their worth, and appends them to an odd log.
+        odd: it has facts or bytes that lose their worth, and appends them to an odd log.
 
     Raises:
         ArgumentError: the cache folder is none.

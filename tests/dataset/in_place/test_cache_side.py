@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from in_place_helpers import EXACT
-from kept_helpers import COUNT, expected, images, kept_of, loader_of, of_kind
+from kept_helpers import COUNT, expected, images, kept_of, loader_of, log_of, logs_are_cut, of_kind
 from pictures import photo
 from PIL import Image
 from torchvision import datasets, transforms
@@ -148,10 +148,13 @@ def test_damaged_bytes_are_made_anew(tree: Path, tmp_path: Path) -> None:
 
 
 def test_files_of_a_slow_disk(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is read once; later epochs read what was made of it."""
+    """Each is read once; later epochs read what was made of it, and its bytes are given back."""
     monkeypatch.setattr(listed, "is_local", lambda folder: False)
     with loader_of(tree, tmp_path / "cache", cache_side=SIDE) as loader:
         first = images(loader)
+        assert logs_are_cut(tmp_path / "cache")
+    small = log_of(tmp_path / "cache").stat().st_size
+    assert 0 < small < 0.5 * sum(path.stat().st_size for path in tree.rglob("*.jpg"))
     for path in tree.rglob("*.jpg"):
         when, size = path.stat().st_mtime_ns, path.stat().st_size
         path.write_bytes(bytes(size))
