@@ -8,9 +8,9 @@ each round: an epoch of torch's DataLoader; an epoch, not the first, of a FastLo
 third epoch of one with a new cache whose loop waits for its batches from the first on; two epochs, which are
 not counted, of one with a new cache whose loop is held to half the rate by sleeping after each batch, and its
 third epoch, which is not held, after which it rests for three seconds, until all that was read is converted,
-and the cache's bytes are counted; a second epoch of the same images packed with --encode dct. A first epoch is slower
-than later ones, and its loop is held to half of its own rate. In a second turn both are held to half the rate
-of later ones: the first epoch then hardly rests, and the third finds what there was time for.
+and the cache's bytes are counted; a second epoch of the same images packed with --encode dct. A first epoch
+is slower than later ones, and its loop is held to half of its own rate. In a second turn both are held to
+half the rate of later ones: the first epoch then hardly rests, and the third finds what there was time for.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ def prune(folder: Path) -> int:
 
 
 def cut_logs(folder: Path, own: int) -> bool:
-    """Cuts the odd logs of a dataset's folder to which no entry refers any more. Call it under the lock of the
-    cache folder.
+    """Cuts the odd logs of a dataset's folder to which no entry refers any more. Call it under the lock of
+    the cache folder.
 
     Args:
         folder: the dataset's folder.

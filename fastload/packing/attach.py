@@ -27,6 +27,7 @@ from fastload.packing.options import AttachKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside, refuse_swapped
 from fastload.packing.summary import PackSummary
 from fastload.sources import Item, Placed, Source, open_source
+from fastload.sources.foreign import has_urls, title_of_urls
 from fastload.sources.options import source_options
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
@@ -69,6 +70,11 @@ def attach(
         raise ArgumentError(
             "an attached dataset lies beside its images, in a folder: make a dataset at a URL with "
             "`fastload pack`"
+        )
+    if has_urls(source):
+        raise ArgumentError(
+            f"{title_of_urls(source)} lies in a store, and an attached dataset's images are files on a disk: "
+            "make a dataset of it with `fastload pack`"
         )
     refuse_swapped("attach", source, out)
     if run.overwrite:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing_extensions import Unpack
 
 from fastload.common.files import expanded
+from fastload.common.urls import is_remote, is_url
 from fastload.errors import PackError
 from fastload.packing.from_cache import reading_cache
 from fastload.packing.job import PackJob, run_job
@@ -16,6 +17,7 @@ from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import PackKeywords, PackOptions, RunOptions
 from fastload.packing.summary import PackSummary
 from fastload.sources import PATTERN_MARKS, is_packed, open_source
+from fastload.sources.foreign import has_urls
 from fastload.sources.options import source_options
 from fastload.sources.ray_data import with_rows
 from fastload.store.manifest import looks_unfinished
@@ -43,6 +45,8 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     given = settled("pack", options)
     chosen = PackOptions.of(given)
     run = RunOptions.of({**given, "ray": given["ray"] or None})
+    if has_urls(source) and not is_remote(out):  # they are the source's
+        run = replace(run, storage_options=None, timeout=None)
     refuse_swapped("pack", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
@@ -62,6 +66,8 @@ def refuse_swapped(command: str, source: object, out: str | os.PathLike[str]) ->
     """Raises PackError if the two are the wrong way round: the source is a dataset, or is not there, and
     `out` is what could be packed."""
     if not isinstance(source, str | os.PathLike) or any(mark in os.fspath(source) for mark in PATTERN_MARKS):
+        return
+    if is_url(source):
         return
     path, there = expanded(source), expanded(out)
     packed, missing = is_packed(path), not os.path.exists(path)

@@ -181,6 +181,12 @@ def of_message(text: str) -> Failure:
     return Failure("again", "the request failed in a way that has no name here")
 
 
+REPLACED = Failure(
+    "never", "it was replaced, or changed, since it was first read", "begin anew with what is there"
+)
+"""Failure of reading an object that has another ETag by now."""
+
+
 def of_status(status: int, code: str = "") -> Failure:
     """The failure that an HTTP status means. `code`: the server's own error code."""
     words = f"the server answered {status}" + (f" ({code})" if code else "")
@@ -188,6 +194,8 @@ def of_status(status: int, code: str = "") -> Failure:
         return Failure("denied", f"access denied: {words}", replaced=True)
     if status in (404, 410):
         return Failure("missing", words, replaced=True)
+    if status == 412:
+        return REPLACED
     if status == 416:
         return Failure("again", "the object is shorter than that", _CHANGED, replaced=True)
     if status in (429, 503):

@@ -17,7 +17,15 @@ from typing_extensions import Buffer
 
 from fastload.common.urls import shown
 from fastload.errors import ArgumentError, ClosedError, RemoteError
-from fastload.remote.failures import STALL_S, Failure, Tries, of_exception, wrong_length, wrong_size
+from fastload.remote.failures import (
+    REPLACED,
+    STALL_S,
+    Failure,
+    Tries,
+    of_exception,
+    wrong_length,
+    wrong_size,
+)
 from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
 
 if TYPE_CHECKING:
@@ -74,18 +82,26 @@ class FsspecObjects(Objects):
             )
         return data
 
-    def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
-        """Bytes start .. stop-1 of an object."""
+    def get_range(
+        self, name: str, start: int, stop: int, wrong: Wrong | None = None, etag: str | None = None
+    ) -> Buffer:
+        """Bytes start .. stop-1 of an object. No file system takes a condition: its `etag` is asked for
+        afterwards."""
         if start >= stop:
             return b""
         path = self._path(name)
-        body: Buffer = self._run(
-            lambda: self._fs.cat_file(path, start=start, end=stop),
-            self._tries(f"reading bytes {start}-{stop - 1} of", name),
-            name,
-            lambda body: wrong_length(body, stop - start) or (None if wrong is None else wrong(body)),
-        )
-        return body
+
+        def read() -> tuple[Buffer, str | None]:
+            body = self._fs.cat_file(path, start=start, end=stop)
+            return body, None if etag is None else _info(name, self._fs.info(path)).etag
+
+        def failure_of(found: tuple[Buffer, str | None]) -> Failure | None:
+            body, tag = found
+            if tag != etag:
+                return REPLACED
+            return wrong_length(body, stop - start) or (None if wrong is None else wrong(body))
+
+        return self._run(read, self._tries(f"reading bytes {start}-{stop - 1} of", name), name, failure_of)[0]
 
     async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
         """Awaits bytes start .. stop-1 of an object."""

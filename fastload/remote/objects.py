@@ -144,9 +144,11 @@ class Objects(ABC):
         """
 
     @abstractmethod
-    def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
-        """Reads bytes start .. stop-1 of an object as it is now, checked by `wrong`. It may differ from
-        the one that was opened."""
+    def get_range(
+        self, name: str, start: int, stop: int, wrong: Wrong | None = None, etag: str | None = None
+    ) -> Buffer:
+        """Reads bytes start .. stop-1 of an object, checked by `wrong`: as it is now, which may differ from
+        the one that was opened; with `etag` of that which has this tag alone."""
 
     @abstractmethod
     async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:

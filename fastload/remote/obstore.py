@@ -30,6 +30,7 @@ from fastload.remote.credentials import KEY, bounded_provider
 from fastload.remote.failures import (
     FIRST_PAUSE_BUSY,
     LONGEST_PAUSE,
+    REPLACED,
     Failure,
     Tries,
     of_exception,
@@ -396,15 +397,37 @@ class ObstoreObjects(Objects):
             )
         return data
 
-    def get_range(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
+    def get_range(
+        self, name: str, start: int, stop: int, wrong: Wrong | None = None, etag: str | None = None
+    ) -> Buffer:
         """Reads bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
+        replaced = False
+
+        async def tagged(store: ObjectStore) -> Buffer:
+            nonlocal replaced
+            options: dict[str, Any] = {"range": (start, stop)}
+            if etag is not None and not etag.startswith("W/"):  # a weak tag matches nothing, by RFC 9110
+                options["if_match"] = etag
+            result = await self._obstore.get_async(store, name, options=options)
+            replaced = result.meta["e_tag"] != etag  # of a store that does not know the condition
+            return b"" if replaced else await result.bytes_async()
+
+        def failure_of(body: Buffer) -> Failure | None:
+            if replaced:
+                return REPLACED
+            return wrong_length(body, stop - start) or (None if wrong is None else wrong(body))
+
         body: Buffer = self._call(
             self._tries(f"reading bytes {start}-{stop - 1} of", name),
             name,
-            lambda store: self._obstore.get_range_async(store, name, start=start, end=stop),
-            lambda body: wrong_length(body, stop - start) or (None if wrong is None else wrong(body)),
+            lambda store: (
+                self._obstore.get_range_async(store, name, start=start, end=stop)
+                if etag is None
+                else tagged(store)
+            ),
+            failure_of,
         )
         return body
 

@@ -11,6 +11,7 @@ import os
 
 from fastload.common.files import expanded
 from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.remote.foreign import ForeignURL
 from fastload.sources import (
     arrow,
     dataset,
@@ -25,6 +26,7 @@ from fastload.sources import (
     tfrecord,
     unpacked,
 )
+from fastload.sources.foreign import has_urls, in_folder, with_urls
 from fastload.sources.options import BoxFormat, ObjectOptions, SourceOptions
 from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.sources.ray_data import with_rows
@@ -60,6 +62,8 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
         ArgumentError: options are given for a source of another kind.
     """
     given = expanded(source) if isinstance(source, str | os.PathLike) else with_rows(source)
+    if has_urls(given):
+        given = with_urls(given, options.storage_options, options.timeout)
     found = choose(Given(given, options))
     boxes = options.objects and options.objects.box_format
     if boxes is not None and attribute_of(found, "box_format") != boxes:
@@ -117,6 +121,32 @@ def _open_paths(given: Given) -> Source:
                 "FastLoader reads natively"
             )
     return _open_files(paths, given.boxes)
+
+
+def _is_foreign(given: Given) -> bool:
+    several = given.source if isinstance(given.source, list | tuple) else (given.source,)
+    return any(isinstance(each, ForeignURL) for each in several)
+
+
+def _open_foreign(given: Given) -> Source:
+    """Tars, or Parquet, Arrow or TFRecord files in a store: those that URLs name, or that lie below one."""
+    several = given.source if isinstance(given.source, list | tuple) else (given.source,)
+    patterns: list[str] = []
+    for url in several:
+        if not isinstance(url, ForeignURL):
+            raise PackError(f"{url} is no URL, and others are: pack them one by one")
+        for refused in (tar.COMPRESSED, tfrecord.COMPRESSED):
+            if refused.recognise(Given(url, given.options)):
+                return refused.open(Given(url, given.options))
+        named = any(kind.named(url) for kind in FILES) or any(mark in url.url for mark in "*{[")
+        patterns += [url] if named else in_folder(url, [kind.named for kind in FOREIGN])
+    kind = _kind(patterns[0])
+    if kind not in FOREIGN:
+        raise PackError(
+            f"{patterns[0]}: of URLs, .tar, .parquet, .arrow and TFRecord files can be packed; copy others "
+            "to a disk first"
+        )
+    return _open_files(patterns, given.boxes)
 
 
 def _open_source(given: Given) -> Source:
@@ -178,7 +208,10 @@ def _refuse_missing(given: Given) -> Source:
 
 FILES = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES, images.FILES)
 """The kinds of files of which several are one source, in the order in which a name is looked up."""
+FOREIGN = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES)
+"""The kinds of files that are read in a store."""
 CHOICES: tuple[Choice, ...] = (
+    Choice(_is_foreign, _open_foreign),
     # by the user's options, or refused for them
     unpacked.UNFINISHED_FOLDER,
     lmdb.PATTERNS_OF_ANOTHER,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict, get_args
 
 from fastload.common.files import expanded
@@ -288,6 +288,9 @@ class ObjectOptions:
 class SourceOptions:
     """All options for reading a source. Each member is None where none of its options is given.
 
+    Attributes:
+        storage_options, timeout: those of the store in which a source lies.
+
     Raises:
         ArgumentError: a value out of range, or two that contradict each other.
     """
@@ -296,6 +299,8 @@ class SourceOptions:
     lmdb: LmdbOptions | None = None
     layout: LayoutOptions | None = None
     objects: ObjectOptions | None = None
+    storage_options: Mapping[str, object] | None = field(default=None, repr=False)
+    timeout: float | str | None = None
 
     @classmethod
     def of(cls, **given: object) -> SourceOptions:
@@ -348,8 +353,9 @@ def split_pattern(pattern: str) -> tuple[str, str] | None:
 
 
 def source_options(given: Mapping[str, Any]) -> SourceOptions:
-    """The options for reading a source among these keywords."""
-    return SourceOptions.of(**taken(given, *READING.values()))
+    """The options for reading a source among these keywords, and those of a store."""
+    store = {name: given.get(name) for name in ("storage_options", "timeout")}
+    return replace(SourceOptions.of(**taken(given, *READING.values())), **store)
 
 
 def taken(given: Mapping[str, Any], *kinds: Any) -> dict[str, Any]:

@@ -12,15 +12,15 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastload.common.files import open_regular, read_regular
+from fastload.common.files import read_regular
 from fastload.common.optional import optional
-from fastload.errors import PackError
+from fastload.errors import PackError, RemoteError
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
 from fastload.sources.parquet_pages import Extents, chunk_of, value_places
@@ -33,6 +33,7 @@ from fastload.sources.protocol import (
     Place,
     Value,
     file_stamp,
+    read_file,
 )
 from fastload.sources.tar import expand_all
 
@@ -118,13 +119,15 @@ class ParquetSource(NumberedInFiles):
 
     @contextmanager
     def _open(self, path: str) -> Iterator[pq.ParquetFile]:
-        try:
-            descriptor, _ = open_regular(path)
-        except OSError as error:
-            raise PackError(f"{path}: cannot be read: {error.strerror}") from error
-        with os.fdopen(descriptor, "rb") as raw:
+        with ExitStack() as opened:
+            try:
+                raw = opened.enter_context(read_file(path))
+            except OSError as error:
+                raise PackError(f"{path}: cannot be read: {error.strerror}") from error
             try:
                 file = self._parquet.ParquetFile(raw)
+            except RemoteError:
+                raise
             except Exception as error:  # pyarrow raises any error on a damaged file
                 raise PackError(f"{path}: not a whole Parquet file: {brief(error)}") from error
             try:
@@ -219,6 +222,8 @@ class ParquetSource(NumberedInFiles):
                 with self._open(self.paths[number]) as file:
                     try:
                         found = file.read_row_group(group, columns=columns)
+                    except RemoteError:
+                        raise
                     except Exception as error:
                         raise PackError(
                             f"{self.paths[number]}: row group {group} cannot be read: {brief(error)}"

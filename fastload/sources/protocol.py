@@ -35,20 +35,23 @@ docs/reference/sources.md has a whole source as an example.
 from __future__ import annotations
 
 import copy
+import io
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from typing_extensions import Self
 
 from fastload.common.files import FILE_BYTES, open_regular, read_regular
 from fastload.errors import PackError
+from fastload.remote.foreign import ForeignFile, ForeignURL, Walk
 from fastload.sources.options import BoxFormat, SourceOptions
 from fastload.sources.pixels import Pixels
 from fastload.store import Field, Schema
@@ -448,7 +451,11 @@ class FileRanges:
 
         Raises:
             PackError: it cannot be opened, or is not a regular file.
+            RemoteError: it lies in a store, which does not tell it.
         """
+        path = self.paths[number]
+        if isinstance(path, ForeignURL):
+            return path.size
         try:
             file = self._descriptor(number)  # held: it is closed with its last reference
             return os.fstat(file.number).st_size
@@ -461,12 +468,16 @@ class FileRanges:
         Raises:
             PackError: the file ends before, or the size is over the limit.
             OSError: the file cannot be read.
+            RemoteError: it lies in a store, which does not give them.
         """
         if size > FILE_BYTES:
             raise PackError(
                 f"{self.paths[number]}: {size:,} bytes at {offset:,} are more than the limit of "
                 f"{FILE_BYTES:,}"
             )
+        path = self.paths[number]
+        if isinstance(path, ForeignURL):
+            return bytes(path.read(offset, offset + size))
         file = self._descriptor(number)
         data = os.pread(file.number, size, offset)
         while len(data) < size:
@@ -489,6 +500,28 @@ class FileRanges:
             else:
                 self._open.move_to_end(number)
         return found
+
+
+@contextmanager
+def listed_file(path: str) -> Iterator[tuple[BinaryIO, int]]:
+    """A file that is read in small parts from front to back, and its size. Raises OSError, RemoteError."""
+    if isinstance(path, ForeignURL):
+        yield cast(BinaryIO, Walk(path)), path.size
+        return
+    descriptor, size = open_regular(path)
+    with open(descriptor, "rb") as file:
+        yield file, size
+
+
+@contextmanager
+def read_file(path: str) -> Iterator[BinaryIO]:
+    """A file that is read in parts of any size and order. Raises OSError, RemoteError."""
+    if isinstance(path, ForeignURL):
+        with io.BufferedReader(ForeignFile(path)) as buffered:
+            yield buffered
+    else:
+        with open(open_regular(path)[0], "rb") as file:
+            yield file
 
 
 READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")
@@ -525,6 +558,9 @@ def first_readable(read: Callable[[int], T], count: int) -> T:
 
 
 def file_stamp(path: str) -> tuple[int, int]:
-    """Size and time of change of a file. Raises OSError, or ValueError for what is no path."""
+    """Size and time of change of a file, or what stands for it. Raises OSError, RemoteError, or ValueError
+    for what is no path."""
+    if isinstance(path, ForeignURL):
+        return path.stamp
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns

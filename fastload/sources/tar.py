@@ -10,17 +10,20 @@ import os
 import re
 import tarfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from fastload.common.files import FILE_BYTES, open_regular
+from fastload.common.files import FILE_BYTES
 from fastload.common.spill import Texts
-from fastload.errors import PackError, SampleError
+from fastload.errors import PackError, RemoteError, SampleError
+from fastload.remote.foreign import ForeignURL
 from fastload.sources.annotated import BOXES, MASK_NAMES, is_deep, label_map_in
 from fastload.sources.declaration import declared, image_of
+from fastload.sources.foreign import existing_urls
 from fastload.sources.notices import MEMBERS, Notice, Notices
 from fastload.sources.pixels import read_npy
 from fastload.sources.protocol import (
@@ -36,6 +39,7 @@ from fastload.sources.protocol import (
     Value,
     file_stamp,
     first_readable,
+    listed_file,
     title_of,
 )
 from fastload.store import Field, Schema
@@ -52,6 +56,8 @@ HEADER_BYTES = 1 << 20
 Member = tuple[str, int, int]
 """(extension, offset of the data, size) of a member."""
 
+_AT_ONCE = 16
+"""Tars in stores that are listed at the same time: their headers are waited for."""
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _LISTS = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -77,12 +83,32 @@ class Tars:
         self.rows = Texts()
         self.comments: set[str] = set()
         for number, path in enumerate(self.paths):
-            self.comments.add(_index(path, number, self.left_out, self.rows))
+            if not isinstance(path, ForeignURL):
+                self.comments.add(_index(path, number, self.left_out, self.rows))
+        self._list_foreign()
         self.rows.seal()
         if not len(self.rows):
             raise PackError(
                 f"{self.title}: no sample in it; a sample is an image and files of the same base name"
             )
+
+    def _list_foreign(self) -> None:
+        """Lists the tars that lie in stores, some at a time."""
+        foreign = [number for number, path in enumerate(self.paths) if isinstance(path, ForeignURL)]
+        with ThreadPoolExecutor(_AT_ONCE, "fastload-list") as pool:
+            for start in range(0, len(foreign), _AT_ONCE):
+                numbers = foreign[start : start + _AT_ONCE]
+                for comment, left_out, rows in pool.map(self._listed, numbers):
+                    self.comments.add(comment)
+                    self.left_out.merge(left_out)
+                    for at in range(len(rows)):
+                        self.rows.append(rows[at])
+
+    def _listed(self, number: int) -> tuple[str, Notices, Texts]:
+        left_out, rows = Notices(), Texts()
+        comment = _index(self.paths[number], number, left_out, rows)
+        rows.seal()
+        return comment, left_out, rows
 
 
 class TarSamples(Listed):
@@ -145,24 +171,33 @@ def expand(pattern: str, what: str = "tar file") -> list[str]:
 
     Raises:
         PackError: nothing matches, or a file that the pattern spells out is not there.
+        RemoteError: a store does not list what is there.
     """
+    if isinstance(pattern, ForeignURL):
+        urls = [ForeignURL(url, pattern.objects) for url in _braced(pattern.url, pattern)]
+        return existing_urls(urls, what)
+    return [path for each in _braced(pattern, pattern) for path in _existing(each, what)]
+
+
+def _braced(pattern: str, title: str) -> list[str]:
+    """The texts that a pattern's braces stand for. Raises PackError."""
     if match := _RANGE.search(pattern):
         first, last = match.groups()
         width = len(first) if first.startswith("0") else 0
         numbers = range(int(first), int(last) + 1)
         if not numbers or len(numbers) > 1_000_000:
-            raise PackError(f"{pattern}: {{{first}..{last}}} counts no sensible range of shards")
-        return [
-            p
-            for n in numbers
-            for p in expand(f"{pattern[: match.start()]}{n:0{width}d}{pattern[match.end() :]}", what)
-        ]
-    if match := _LISTS.search(pattern):
-        return [
-            p
-            for choice in match[1].split(",")
-            for p in expand(pattern[: match.start()] + choice + pattern[match.end() :], what)
-        ]
+            raise PackError(f"{title}: {{{first}..{last}}} counts no sensible range of shards")
+        choices = [f"{n:0{width}d}" for n in numbers]
+    elif match := _LISTS.search(pattern):
+        choices = match[1].split(",")
+    else:
+        return [pattern]
+    before, after = pattern[: match.start()], pattern[match.end() :]
+    return [text for choice in choices for text in _braced(before + choice + after, title)]
+
+
+def _existing(pattern: str, what: str) -> list[str]:
+    """The files that a pattern without braces matches, or the one that it names. Raises PackError."""
     if not os.path.exists(pattern) and any(mark in pattern for mark in "*?["):
         found = sorted(glob.glob(pattern))
         if not found:
@@ -226,10 +261,9 @@ def _index(path: str, number: int, left_out: Notices, rows: Texts) -> str:
         PackError: no regular file, no plain tar, or a damaged one.
     """
     try:
-        descriptor, size = open_regular(path)
-        with open(descriptor, "rb") as file:
+        with listed_file(path) as (file, size):
             return _members(path, number, file, size, left_out, rows)
-    except PackError:
+    except (PackError, RemoteError):
         raise
     except OSError as error:
         raise PackError(f"{path}: cannot be read: {error.strerror}") from error

@@ -52,6 +52,24 @@ def test_azure_is_read_listed_and_written(blobs: Objects, tmp_path: Path) -> Non
     blobs.delete("a/b")
 
 
+def test_only_the_object_of_a_tag_is_read(blobs: Objects, nginx: Nginx) -> None:
+    """One that was replaced is an error at once, and no bytes of it come."""
+    (nginx.root / "tagged").write_bytes(BODY)
+    blobs.put("tagged", BODY)
+    served = open_objects(nginx.http, timeout=20.0)
+    for objects, replace in (
+        (blobs, lambda: blobs.put("tagged", BODY[::-1])),
+        (served, lambda: (nginx.root / "tagged").write_bytes(BODY[:-1])),
+    ):
+        tag = objects.head("tagged").etag
+        assert tag
+        assert bytes(objects.get_range("tagged", 10, 20, etag=tag)) == BODY[10:20]
+        replace()
+        with pytest.raises(RemoteError, match=r"/tagged failed after 1 tr\w+ .*it was replaced, or changed"):
+            objects.get_range("tagged", 10, 20, etag=tag)
+    served.close()
+
+
 def test_azure_refuses_a_wrong_key_without_showing_it(azurite: Azurite) -> None:
     """Nor a SAS token, which obstore sends in the URL of every request."""
     wrong: list[dict[str, object]] = [

@@ -46,6 +46,9 @@ def test_objects_are_read_listed_and_written(tmp_path: Path) -> None:
     assert (tmp_path / "data/a/b").read_bytes() == BODY
     assert objects.get("a/b", len(BODY)) == BODY
     assert bytes(objects.get_range("a/b", 5, 50)) == BODY[5:50]
+    assert bytes(objects.get_range("a/b", 5, 50, etag=objects.head("a/b").etag)) == BODY[5:50]
+    with pytest.raises(RemoteError, match="it was replaced, or changed"):
+        objects.get_range("a/b", 5, 50, etag="another")
 
     async def parts() -> list[bytes]:
         return [

@@ -1,0 +1,273 @@
+"""ForeignObjects: objects that others wrote, by their URLs, read by ranges; ForeignURL: the URL of one.
+
+NOTE [ foreign: one object all along ]
+An object is looked up once, when its size is first asked for. Each range is then asked for with the ETag that
+it had, so that an object which is replaced is an error that names it, and no mixture of two. Where a server
+gives none, only its size can tell.
+
+NOTE [ foreign: two ways to read ]
+  in blocks   reads that follow each other, as those of a pack in order, get blocks of BLOCK bytes, the next
+              ones of which are fetched meanwhile. Any other read is a request of its own.
+  a walk      reads small parts from front to back, as headers lie between what they describe. A request costs
+              a wait, and so do the bytes between two parts, if they are read too: whichever is measured to be
+              less. Parts that lie near each other come with one request either way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from typing_extensions import Buffer
+
+from fastload.common.limits import parse_timeout
+from fastload.common.urls import shown
+from fastload.errors import RemoteError
+from fastload.remote.client import open_objects
+from fastload.remote.credentials import sendable
+from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects
+
+BLOCK = 4 << 20
+"""Bytes of a block; a block takes longer to come than a request takes to begin, at 50 ms and 80 MB/s."""
+_AHEAD = 3
+"""Blocks that are fetched ahead of a read."""
+_BLOCKS = 16
+"""Blocks in memory, of all objects."""
+_THREADS = 8
+_HEADER = 2048
+"""Bytes of a request of a walk that skips what lies between: a tar's headers and a label beside an image."""
+_WALK_LEAST, _WALK_MOST = 64 << 10, 8 << 20
+"""Bytes of a request of a walk that reads everything."""
+_RATE = 1e7
+"""Bytes a second that a walk expects before it has measured."""
+_TIMEOUT_S = 60.0
+
+
+class ForeignObjects:
+    """Objects that others wrote, by their URLs. See NOTE [ foreign: one object all along ].
+
+    Any thread may call it. A process that was forked from the one that made it opens connections of its own.
+
+    Args:
+        storage_options: options of the store, as `open_objects` takes them.
+        timeout: seconds within which a request is tried again; None: 60.
+    """
+
+    def __init__(
+        self, storage_options: Mapping[str, Any] | None = None, timeout: float | str | None = None
+    ) -> None:
+        self._options = dict(storage_options or {})
+        self._timeout = _TIMEOUT_S if timeout is None else parse_timeout(timeout)
+        self._infos: dict[str, ObjectInfo] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Makes what belongs to one process."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._clients: dict[str, Objects] = {}
+        self._threads = LimitedThreads(_THREADS, "fastload-foreign")
+        self._blocks: OrderedDict[tuple[str, int], Future[Buffer]] = OrderedDict()
+        self._ends: dict[str, int] = {}  # by URL: where the last read ended
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ForeignObjects, (sendable(self._options), self._timeout)
+
+    def below(self, folder: str) -> dict[str, ObjectInfo]:
+        """The objects below a URL, by their names relative to it. Raises RemoteError, ArgumentError."""
+        return {each.name: each for each in self._client(folder.rstrip("/")).list()}
+
+    def note(self, url: str, info: ObjectInfo) -> None:
+        """Takes what a list says of an object, which then need not be looked up."""
+        self._infos.setdefault(url, info)
+
+    def info(self, url: str) -> ObjectInfo:
+        """Size and ETag of an object, when it was first asked for. Raises RemoteError."""
+        if self._pid != os.getpid():
+            self._begin()
+        found = self._infos.get(url)
+        if found is None:
+            folder, name = _split(url)
+            found = self._infos.setdefault(url, self._client(folder).head(name))
+        return found
+
+    def get(self, url: str, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1 of an object, by a request of their own. Raises RemoteError: they do not
+        come, or the object was replaced."""
+        folder, name = _split(url)
+        info = self.info(url)
+        if stop > info.size:
+            raise RemoteError(
+                f"{shown(url)} has {info.size:,} bytes, and {stop:,} are needed", url=shown(url)
+            )
+        return self._client(folder).get_range(name, start, stop, etag=info.etag)
+
+    def read(self, url: str, start: int, stop: int) -> Buffer:
+        """The same, in blocks where reads follow each other. See NOTE [ foreign: two ways to read ]."""
+        size = self.info(url).size  # which also makes what is this process's
+        if start >= stop or stop > size:
+            return self.get(url, start, stop)
+        numbers = range(start // BLOCK, (stop - 1) // BLOCK + 1)
+        with self._lock:
+            follows = abs(start - self._ends.get(url, 0)) <= BLOCK  # threads read somewhat out of order
+            self._ends[url] = stop
+            if not follows and any((url, number) not in self._blocks for number in numbers):
+                wanted = None
+            else:
+                ahead = range(numbers.start, min(numbers.stop + _AHEAD, -(-size // BLOCK)))
+                wanted = [self._block(url, number, size) for number in ahead][: len(numbers)]
+        if wanted is None:
+            return self.get(url, start, stop)
+        first = numbers.start * BLOCK
+        if len(wanted) == 1:
+            return memoryview(wanted[0].result())[start - first : stop - first]
+        return memoryview(b"".join(bytes(each.result()) for each in wanted))[start - first : stop - first]
+
+    def _block(self, url: str, number: int, size: int) -> Future[Buffer]:
+        """A block that is there, or begins to come. Call it under the lock."""
+        key = url, number
+        found = self._blocks.get(key)
+        if found is None or (found.done() and found.exception() is not None):
+            start, stop = number * BLOCK, min((number + 1) * BLOCK, size)
+            found = self._blocks[key] = self._threads.submit(lambda: self.get(url, start, stop))
+            while len(self._blocks) > _BLOCKS:
+                self._blocks.popitem(last=False)
+        self._blocks.move_to_end(key)
+        return found
+
+    def _client(self, folder: str) -> Objects:
+        with self._lock:
+            found = self._clients.get(folder)
+            if found is None:
+                found = self._clients[folder] = open_objects(folder, self._options, self._timeout)
+        return found
+
+    def close(self) -> None:
+        """Ends connections and threads; idempotent."""
+        self._threads.close()
+        for client in self._clients.values():
+            client.close()
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The URL of the folder of an object, and its name there."""
+    folder, _, name = url.rpartition("/")
+    return folder, unquote(name) if urlsplit(url).scheme.lower() in ("http", "https") else name
+
+
+class ForeignURL(str):
+    """The URL of an object that others wrote, with the objects of its store. As text it is the URL without
+    its secrets.
+
+    Attributes:
+        url: the whole URL.
+        objects: reads it.
+    """
+
+    url: str
+    objects: ForeignObjects
+
+    def __new__(cls, url: str, objects: ForeignObjects) -> ForeignURL:
+        made = super().__new__(cls, shown(url))
+        made.url, made.objects = url, objects
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ForeignURL, (self.url, self.objects)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object. Raises RemoteError."""
+        return self.objects.info(self.url).size
+
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Its size, and a number that its ETag gives. Raises RemoteError."""
+        info = self.objects.info(self.url)
+        tag = hashlib.blake2b((info.etag or "").encode(), digest_size=7).digest()
+        return info.size, int.from_bytes(tag, "little")
+
+    def read(self, start: int, stop: int) -> Buffer:
+        """Bytes start .. stop-1. Raises RemoteError."""
+        return self.objects.read(self.url, start, stop)
+
+
+class _ForeignFile(io.RawIOBase):
+    """An object as a file that is open for reading."""
+
+    def __init__(self, url: ForeignURL) -> None:
+        self._url, self._size, self._at = url, url.size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        self._at = max(base + offset, 0)
+        return self._at
+
+    def readinto(self, into: Buffer) -> int:
+        view = memoryview(into).cast("B")
+        count = max(min(len(view), self._size - self._at), 0)
+        if count:
+            view[:count] = self._bytes(self._at, self._at + count)
+            self._at += count
+        return count
+
+    def _bytes(self, start: int, stop: int) -> memoryview:
+        raise NotImplementedError
+
+
+class ForeignFile(_ForeignFile):
+    """An object that is read in parts of any size and order."""
+
+    def _bytes(self, start: int, stop: int) -> memoryview:
+        return memoryview(self._url.read(start, stop))
+
+
+class Walk(_ForeignFile):
+    """An object that is read from front to back, in small parts with gaps between them. See NOTE [ foreign:
+    two ways to read ]."""
+
+    def __init__(self, url: ForeignURL) -> None:
+        super().__init__(url)
+        self._window, self._start = memoryview(b""), 0
+        self._gap = 0  # between the last two parts that needed requests of their own
+        self._wait_s = 0.0  # for an answer to begin, as measured
+        self._rate = 0.0  # bytes a second, once it has; 0: not known yet
+
+    def _bytes(self, start: int, stop: int) -> memoryview:
+        if not self._start <= start <= stop <= self._start + len(self._window):
+            self._fetch(start, stop)
+        return self._window[start - self._start : stop - self._start]
+
+    def _fetch(self, start: int, stop: int) -> None:
+        if len(self._window) <= _HEADER:
+            self._gap = abs(start - self._start)
+        worth = int((self._rate or _RATE) * self._wait_s)  # bytes that come while an answer is waited for
+        most = _HEADER
+        if 0 < self._gap < worth:
+            most = max(min(worth, 2 * len(self._window), _WALK_MOST), _WALK_LEAST)
+        stop = min(max(stop, start + most), self._size)
+        began = time.perf_counter()
+        self._window, self._start = memoryview(self._url.objects.get(self._url.url, start, stop)), start
+        took = max(time.perf_counter() - began, 1e-6)
+        if stop - start <= _HEADER:
+            self._wait_s = (self._wait_s + took) / 2 if self._wait_s else took
+        elif took > self._wait_s:
+            rate = (stop - start) / (took - self._wait_s)
+            self._rate = (self._rate + rate) / 2 if self._rate else rate
