@@ -102,7 +102,7 @@ def main() -> int:
     """Measures every step, whose bytes must be equal."""
     arguments = common.parser(__doc__, rounds=15).parse_args()
     files = sorted(common.corpus(arguments.corpus, "in500").rglob("*.jp*g"))[: 5 * COUNT : 5]
-    keep_memory(1 << 25, 1 << 28)
+    keep_memory("samples", 1 << 25, 1 << 28)
     images = [picture(path) for path in files]
     pixels = [np.asarray(image) for image in images]
     shown = Table(title=f"CPU us a 224 x 224 image; Pillow {Image.__version__}, {core.cpu_features()}")
