@@ -223,7 +223,12 @@ def test_c_tests_pass_on_aarch64(name: str, aarch64: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     done = subprocess.run(
-        ["qemu-aarch64", str(program)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
+        ["qemu-aarch64", str(program), "emulated"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

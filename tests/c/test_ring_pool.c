@@ -328,7 +328,9 @@ static void give_back(void) {
     fl_ring_free(ring);
 }
 
-int main(void) {
+/* With any argument nothing is forked: qemu-user may leave a forked child waiting for a lock of its own. */
+int main(int argc, char **argv) {
+    (void)argv;
     give_back();
     pass_batches();
     lend();
@@ -338,7 +340,7 @@ int main(void) {
     all_wake();
     calls_meet_close();
     signals();
-    forked();
+    if (argc == 1) forked();
     puts("ring, pool: ok");
     return 0;
 }
