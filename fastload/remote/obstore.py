@@ -411,7 +411,7 @@ class ObstoreObjects(Objects):
             if etag is not None and not etag.startswith("W/"):  # a weak tag matches nothing, by RFC 9110
                 options["if_match"] = etag
             result = await self._obstore.get_async(store, name, options=options)
-            replaced = result.meta["e_tag"] != etag  # of a store that does not know the condition
+            replaced = _info(name, result.meta).etag != etag  # of a store that does not know the condition
             return b"" if replaced else await result.bytes_async()
 
         def failure_of(body: Buffer) -> Failure | None:
@@ -477,7 +477,7 @@ class ObstoreObjects(Objects):
 
         async def look(store: ObjectStore) -> ObjectInfo:
             meta = await self._obstore.head_async(store, name)
-            return ObjectInfo(name, meta["size"], meta["e_tag"])
+            return _info(name, meta)
 
         return self._call(self._tries("looking up", name, known=known), name, look, wrong or _nothing_wrong)
 
@@ -568,7 +568,7 @@ class ObstoreObjects(Objects):
         async for page in self._obstore.list(store, chunk_size=1000):
             tries.progress()
             known = len(found)
-            found |= {meta["path"]: ObjectInfo(meta["path"], meta["size"], meta["e_tag"]) for meta in page}
+            found |= {meta["path"]: _info(meta["path"], meta) for meta in page}
             again = bool(page) and len(found) == known
             if again or known > _LISTED_MOST:
                 what = (
@@ -709,6 +709,12 @@ def _no_bytes(start: int, stop: int) -> Buffer:
     if start > stop:
         raise ArgumentError(f"a range of bytes must not end before it begins: {start} .. {stop}")
     return _EMPTY
+
+
+def _info(name: str, meta: Mapping[str, Any]) -> ObjectInfo:
+    """The facts that a store tells about an object. A list of Azure's has ETags without their quotes."""
+    tag = meta["e_tag"]
+    return ObjectInfo(name, meta["size"], f'"{tag}"' if tag and not tag.endswith('"') else tag)
 
 
 def _parts(file: BinaryIO, part: int, sent: Callable[[int], None]) -> Iterator[bytes]:

@@ -63,6 +63,7 @@ def test_only_the_object_of_a_tag_is_read(blobs: Objects, nginx: Nginx) -> None:
     ):
         tag = objects.head("tagged").etag
         assert tag
+        assert objects is served or {each.etag for each in objects.list() if each.name == "tagged"} == {tag}
         assert bytes(objects.get_range("tagged", 10, 20, etag=tag)) == BODY[10:20]
         replace()
         with pytest.raises(RemoteError, match=r"/tagged failed after 1 tr\w+ .*it was replaced, or changed"):
