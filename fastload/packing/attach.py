@@ -71,11 +71,7 @@ def attach(
             "an attached dataset lies beside its images, in a folder: make a dataset at a URL with "
             "`fastload pack`"
         )
-    if has_urls(source):
-        raise ArgumentError(
-            f"{title_of_urls(source)} lies in a store, and an attached dataset's images are files on a disk: "
-            "make a dataset of it with `fastload pack`"
-        )
+    refuse_urls(source)
     refuse_swapped("attach", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
@@ -84,6 +80,15 @@ def attach(
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))
     return run_job(job, out, run)
+
+
+def refuse_urls(source: object) -> None:
+    """Raises ArgumentError for a source in a store."""
+    if has_urls(source):
+        raise ArgumentError(
+            f"{title_of_urls(source)} lies in a store, and an attached dataset's images are files on a disk: "
+            "make a dataset of it with `fastload pack`"
+        )
 
 
 def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:

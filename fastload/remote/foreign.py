@@ -20,6 +20,7 @@ import io
 import os
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -77,6 +78,8 @@ class ForeignObjects:
         self._threads = LimitedThreads(_THREADS, "fastload-foreign")
         self._blocks: OrderedDict[tuple[str, int], Future[Buffer]] = OrderedDict()
         self._ends: dict[str, int] = {}  # by URL: where the last read ended
+        self._end = weakref.finalize(self, _close, self._pid, self._threads, self._clients)
+        self._end.atexit = False
 
     def __reduce__(self) -> tuple[object, ...]:
         return ForeignObjects, (sendable(self._options), self._timeout)
@@ -151,9 +154,14 @@ class ForeignObjects:
         return found
 
     def close(self) -> None:
-        """Ends connections and threads; idempotent."""
-        self._threads.close()
-        for client in self._clients.values():
+        """Ends connections and threads; idempotent. The last reference does so, too."""
+        self._end()
+
+
+def _close(pid: int, threads: LimitedThreads, clients: Mapping[str, Objects]) -> None:
+    if pid == os.getpid():
+        threads.close()
+        for client in clients.values():
             client.close()
 
 

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 from cluster_helpers import COUNT, EACH, counts, files_of, folder, path_of
 from packing_helpers import encoded, picture
+from servers.seaweedfs import SeaweedFS
 from sources import Kills
 
 import fastload
 from fastload.errors import PackError, PackStoppedError
+from fastload.packing import export
+from fastload.remote.client import open_objects
 from fastload.sources.folder import FolderSource
 from fastload.store import JOURNAL_NAME
 
@@ -47,6 +50,22 @@ def test_relative_paths_and_objects(tmp_path: Path, cluster: Any, monkeypatch: p
         many = fastload.pack(source, f"{name}-many", shard_samples=EACH, on_error="skip", ray=cluster.address)
         assert files_of(Path(f"{name}-many")) == files_of(Path(f"{name}-one"))
         assert counts(many) == counts(one)
+
+
+def test_tars_in_a_store(tmp_path: Path, cluster: Any, seaweedfs: SeaweedFS, monkeypatch: Any) -> None:
+    """The driver lists them, and the tasks read their samples of the same objects."""
+    folder(tmp_path / "src")
+    fastload.pack(tmp_path / "src", tmp_path / "packed")
+    export(tmp_path / "packed", tmp_path / "a.tar")
+    objects = open_objects("s3://fastload/cluster", seaweedfs.options(), 20)
+    objects.put("a.tar", (tmp_path / "a.tar").read_bytes())
+    objects.close()
+    one = fastload.pack(tmp_path / "a.tar", tmp_path / "one", shard_samples=EACH)
+    monkeypatch.chdir(tmp_path / "src")
+    options = {"ray": cluster.address, "storage_options": seaweedfs.options()}
+    many = fastload.pack("s3://fastload/cluster/*.tar", tmp_path / "many", shard_samples=EACH, **options)
+    assert files_of(tmp_path / "many") == files_of(tmp_path / "one")
+    assert counts(many) == counts(one)
 
 
 def test_complete_datasets(tmp_path: Path, cluster: Any) -> None:

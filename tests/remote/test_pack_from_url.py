@@ -3,9 +3,12 @@ on a disk; what cannot be read is named."""
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
 import tarfile
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from fastload.remote.foreign import ForeignObjects, ForeignURL, Walk
 from fastload.remote.objects import Objects
 from fastload.sources import open_source
 from fastload.sources.options import SourceOptions
+from fastload.versions import append
 
 Open = Callable[..., Objects]
 TARS, EACH = 3, 5
@@ -145,10 +149,16 @@ def test_the_same_dataset(kind: str, tmp_path: Path, s3_url: str, there: Put, se
         f"{s3_url}/",
         [f"{s3_url}/train-000.{kind}", f"{s3_url}/train-{{001,002}}.{kind}"],
     ]
+    before = threading.active_count()
     for number, url in enumerate(ways):
         summary = pack(url, tmp_path / f"out{number}", storage_options=seaweedfs.options(), timeout=20)
         assert summary.samples == TARS * EACH
         assert files_of(tmp_path / f"out{number}") == files_of(tmp_path / "local")
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() <= before, threading.enumerate()
 
 
 def test_shuffled_resumed_and_sent_to_a_store(
@@ -228,6 +238,9 @@ def test_what_cannot_be_packed(tmp_path: Path, s3_url: str, there: Put, seaweedf
         pack([f"{s3_url}/a.tar", "b.tar"], tmp_path / "out", **options)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="lies in a store"):
         attach(f"{s3_url}/a.tar", tmp_path / "out")
+    attach(tmp_path / "files" / "a.tar", tmp_path / "attached")
+    with pytest.raises(ArgumentError, match="lies in a store"):
+        append(tmp_path / "attached", f"{s3_url}/a.tar")
     with pytest.raises(ArgumentError, match="lies in a store"):
         fastload.read([f"{s3_url}/a.tar"])
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastload.common.files import expanded
+from fastload.common.urls import is_url
 from fastload.errors import FastloadError, PackError
 from fastload.packing.cluster.parts import Part, source_of
 from fastload.packing.job import PackJob
@@ -58,7 +59,7 @@ class SourceSpec:
         Raises OSError."""
         paths = self.source if isinstance(self.source, list) else [self.source]
         if (
-            any(isinstance(path, str) and not os.path.isabs(path) for path in paths)
+            any(isinstance(path, str) and not (os.path.isabs(path) or is_url(path)) for path in paths)
             and os.getcwd() != self.folder
         ):
             os.chdir(
