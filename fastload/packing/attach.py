@@ -27,7 +27,7 @@ from fastload.packing.options import AttachKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside, refuse_swapped
 from fastload.packing.summary import PackSummary
 from fastload.sources import Item, Placed, Source, open_source
-from fastload.sources.foreign import has_urls, title_of_urls
+from fastload.sources.foreign import refuse_urls
 from fastload.sources.options import source_options
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
@@ -71,7 +71,7 @@ def attach(
             "an attached dataset lies beside its images, in a folder: make a dataset at a URL with "
             "`fastload pack`"
         )
-    refuse_urls(source)
+    refuse_urls(source, "`attach` takes")
     refuse_swapped("attach", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
@@ -80,15 +80,6 @@ def attach(
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))
     return run_job(job, out, run)
-
-
-def refuse_urls(source: object) -> None:
-    """Raises ArgumentError for a source in a store."""
-    if has_urls(source):
-        raise ArgumentError(
-            f"{title_of_urls(source)} lies in a store, and an attached dataset's images are files on a disk: "
-            "make a dataset of it with `fastload pack`"
-        )
 
 
 def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:

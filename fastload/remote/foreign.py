@@ -78,19 +78,19 @@ class ForeignObjects:
         self._threads = LimitedThreads(_THREADS, "fastload-foreign")
         self._blocks: OrderedDict[tuple[str, int], Future[Buffer]] = OrderedDict()
         self._ends: dict[str, int] = {}  # by URL: where the last read ended
-        self._end = weakref.finalize(self, _close, self._pid, self._threads, self._clients)
-        self._end.atexit = False
+        weakref.finalize(self, _close, self._pid, self._threads, self._clients).atexit = False
 
     def __reduce__(self) -> tuple[object, ...]:
         return ForeignObjects, (sendable(self._options), self._timeout)
 
-    def below(self, folder: str) -> dict[str, ObjectInfo]:
-        """The objects below a URL, by their names relative to it. Raises RemoteError, ArgumentError."""
-        return {each.name: each for each in self._client(folder.rstrip("/")).list()}
-
-    def note(self, url: str, info: ObjectInfo) -> None:
-        """Takes what a list says of an object, which then need not be looked up."""
-        self._infos.setdefault(url, info)
+    def below(self, folder: str) -> list[str]:
+        """Names of the objects below a URL, which then need not be looked up. Raises RemoteError,
+        ArgumentError."""
+        base = folder.rstrip("/")
+        found = self._client(base).list()
+        for each in found:
+            self._infos.setdefault(f"{base}/{each.name}", each)
+        return [each.name for each in found]
 
     def info(self, url: str) -> ObjectInfo:
         """Size and ETag of an object, when it was first asked for. Raises RemoteError."""
@@ -153,12 +153,9 @@ class ForeignObjects:
                 found = self._clients[folder] = open_objects(folder, self._options, self._timeout)
         return found
 
-    def close(self) -> None:
-        """Ends connections and threads; idempotent. The last reference does so, too."""
-        self._end()
-
 
 def _close(pid: int, threads: LimitedThreads, clients: Mapping[str, Objects]) -> None:
+    """Ends the connections and threads of objects that nobody refers to any more."""
     if pid == os.getpid():
         threads.close()
         for client in clients.values():

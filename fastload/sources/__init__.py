@@ -26,7 +26,7 @@ from fastload.sources import (
     tfrecord,
     unpacked,
 )
-from fastload.sources.foreign import has_urls, in_folder, with_urls
+from fastload.sources.foreign import each_of, has_urls, in_folder, with_urls
 from fastload.sources.options import BoxFormat, ObjectOptions, SourceOptions
 from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.sources.ray_data import with_rows
@@ -124,15 +124,13 @@ def _open_paths(given: Given) -> Source:
 
 
 def _is_foreign(given: Given) -> bool:
-    several = given.source if isinstance(given.source, list | tuple) else (given.source,)
-    return any(isinstance(each, ForeignURL) for each in several)
+    return any(isinstance(each, ForeignURL) for each in each_of(given.source))
 
 
 def _open_foreign(given: Given) -> Source:
     """Tars, or Parquet, Arrow or TFRecord files in a store: those that URLs name, or that lie below one."""
-    several = given.source if isinstance(given.source, list | tuple) else (given.source,)
     patterns: list[str] = []
-    for url in several:
+    for url in each_of(given.source):
         if not isinstance(url, ForeignURL):
             raise PackError(f"{url} is no URL, and others are: pack them one by one")
         for refused in (tar.COMPRESSED, tfrecord.COMPRESSED):

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fastload.common.urls import is_remote, is_url, local_path, shown
-from fastload.errors import PackError, RemoteMissingError
+from fastload.errors import ArgumentError, PackError, RemoteMissingError
 from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.store import MANIFEST_NAME
 
@@ -19,16 +19,24 @@ _AT_ONCE = 16
 """Objects that are looked up at the same time."""
 
 
+def each_of(source: object) -> Sequence[object]:
+    """The members of a list of sources; of anything else, itself."""
+    return source if isinstance(source, list | tuple) else (source,)
+
+
 def has_urls(source: object) -> bool:
     """True for the URL of something in a store, and for a list with one."""
-    several = source if isinstance(source, list | tuple) else (source,)
-    return any(map(is_remote, several))
+    return any(map(is_remote, each_of(source)))
 
 
-def title_of_urls(source: object) -> str:
-    """The first URL of a source, without its secrets."""
-    several = source if isinstance(source, list | tuple) else (source,)
-    return next(shown(each) for each in several if is_remote(each))
+def refuse_urls(source: object, takes: str) -> None:
+    """Raises ArgumentError for a source in a store, of which `takes` says what takes none: "`read` takes"."""
+    for each in each_of(source):
+        if isinstance(each, str) and is_remote(each):
+            raise ArgumentError(
+                f"{shown(each)} lies in a store, and {takes} files on a disk: make a dataset of it with "
+                "`fastload pack`"
+            )
 
 
 def with_urls(source: object, storage_options: Mapping[str, Any] | None, timeout: float | str | None) -> Any:
@@ -51,22 +59,18 @@ def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[str]:
         PackError: one is not there, or none matches.
         RemoteError: the store does not answer, or lists nothing, as a web server.
     """
-    if any(_is_pattern(url) for url in urls):
-        return [found for url in urls for found in (_matching(url) if _is_pattern(url) else (url,))]
 
-    def look_up(url: ForeignURL) -> str:
+    def existing(url: ForeignURL) -> list[str]:
+        if any(mark in urlsplit(url.url).path for mark in _MARKS):
+            return _matching(url)
         try:
             url.objects.info(url.url)
         except RemoteMissingError:
             raise PackError(f"{url}: no such {what}") from None
-        return url
+        return [url]
 
     with ThreadPoolExecutor(_AT_ONCE, "fastload-list") as pool:
-        return list(pool.map(look_up, urls))
-
-
-def _is_pattern(url: ForeignURL) -> bool:
-    return any(mark in urlsplit(url.url).path for mark in _MARKS)
+        return [found for some in pool.map(existing, urls) for found in some]
 
 
 def _matching(url: ForeignURL) -> list[str]:
@@ -76,21 +80,12 @@ def _matching(url: ForeignURL) -> list[str]:
     folder, pattern = "/".join(parts[:first]), parts[first:]
     names = [
         name
-        for name in below(ForeignURL(folder, url.objects))
+        for name in url.objects.below(folder)
         if len(name.split("/")) == len(pattern) and all(map(fnmatch.fnmatchcase, name.split("/"), pattern))
     ]
     if not names:
         raise PackError(f"{url}: no object matches")
     return [ForeignURL(f"{folder}/{name}", url.objects) for name in sorted(names)]
-
-
-def below(folder: ForeignURL) -> list[str]:
-    """Names of the objects below a URL, whose sizes and ETags are noted. Raises RemoteError."""
-    base = folder.url.rstrip("/")
-    found = folder.objects.below(base)
-    for name, info in found.items():
-        folder.objects.note(f"{base}/{name}", info)
-    return list(found)
 
 
 def in_folder(folder: ForeignURL, kinds: Sequence[Callable[[str], bool]]) -> list[str]:
@@ -100,7 +95,7 @@ def in_folder(folder: ForeignURL, kinds: Sequence[Callable[[str], bool]]) -> lis
         PackError: there are none, or the URL is that of a packed dataset.
         RemoteError: the store does not answer, or lists nothing, as a web server.
     """
-    names = sorted(name for name in below(folder) if "/" not in name)
+    names = sorted(name for name in folder.objects.below(folder.url) if "/" not in name)
     if MANIFEST_NAME in names:
         raise PackError(
             f"{folder} is a packed dataset: open it with PackedDataset, or copy it with `fastload pull`"

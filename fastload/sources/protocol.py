@@ -516,12 +516,9 @@ def listed_file(path: str) -> Iterator[tuple[BinaryIO, int]]:
 @contextmanager
 def read_file(path: str) -> Iterator[BinaryIO]:
     """A file that is read in parts of any size and order. Raises OSError, RemoteError."""
-    if isinstance(path, ForeignURL):
-        with io.BufferedReader(ForeignFile(path)) as buffered:
-            yield buffered
-    else:
-        with open(open_regular(path)[0], "rb") as file:
-            yield file
+    raw = ForeignFile(path) if isinstance(path, ForeignURL) else io.FileIO(open_regular(path)[0])
+    with io.BufferedReader(raw) as file:
+        yield file
 
 
 READABLE_EXTENSIONS = (".gif", ".avif", ".jp2", ".j2k", ".jfif", ".jpe", ".apng")

@@ -13,7 +13,7 @@ from fastload.common.files import expanded
 from fastload.dataset.in_place.samples import Samples
 from fastload.errors import ArgumentError
 from fastload.sources import is_packed, open_source
-from fastload.sources.foreign import has_urls, title_of_urls
+from fastload.sources.foreign import refuse_urls
 from fastload.sources.options import SourceKeywords, SourceOptions
 
 
@@ -51,10 +51,6 @@ def read(
     """
     if isinstance(source, str | os.PathLike) and is_packed(expanded(source)):
         raise ArgumentError(f"{os.fspath(source)} is a packed dataset: open it with PackedDataset")
-    if has_urls(source):
-        raise ArgumentError(
-            f"{title_of_urls(source)} lies in a store, and `read` takes files on a disk: make a dataset of "
-            "it with `fastload pack`"
-        )
+    refuse_urls(source, "`read` takes")
     again = partial(open_source, source, SourceOptions.of(**options))
     return Samples(again(), transform, fields, again)

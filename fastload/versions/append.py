@@ -29,12 +29,13 @@ from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.errors import ArgumentError, PackError, PackStoppedError, printable
 from fastload.packing import Item, PackOptions, PackSummary, Source, open_source
-from fastload.packing.attach import AttachJob, refuse_urls
+from fastload.packing.attach import AttachJob
 from fastload.packing.from_cache import reading_cache
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import keywords, settled, takes_options
 from fastload.packing.options import AS_PACKED, AppendKeywords, RunOptions
 from fastload.sources.annotated import INSTANCE_MASK
+from fastload.sources.foreign import refuse_urls
 from fastload.sources.options import source_options, taken
 from fastload.sources.protocol import Traced, Value, attribute_of, schema_of
 from fastload.store import MANIFEST_NAME, DatasetChange, Field, Manifest, ShardEntry, numbered
@@ -287,7 +288,7 @@ def append(out: str | os.PathLike[str], source: object, **options: Unpack[Append
         attached = change.manifest.options.get("attached") is True
         if attached:
             _refuse_changes(path, given, change.manifest)
-            refuse_urls(source)
+            refuse_urls(source, "an attached dataset takes")
         chosen = _options(change.manifest, given)
         opened = open_source(source, reading)
         fitted, classes = fit_source(opened, change.manifest, path)
