@@ -208,15 +208,17 @@ class RemoteError(DatasetError):
     Attributes:
         url: URL of the object, without credentials.
         tries: number of tries.
+        sure: True if the store said that no other try can succeed.
     """
 
-    def __init__(self, message: str, *, url: str = "", tries: int = 1) -> None:
+    def __init__(self, message: str, *, url: str = "", tries: int = 1, sure: bool = False) -> None:
         super().__init__(message)
         self.url = url
         self.tries = tries
+        self.sure = sure
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_remote_error, (type(self), self.args[0], self.url, self.tries)
+        return _rebuild_remote_error, (type(self), self.args[0], self.url, self.tries, self.sure)
 
 
 @contextmanager
@@ -225,11 +227,14 @@ def advised(advice: str) -> Iterator[None]:
     try:
         yield
     except RemoteError as error:
-        raise type(error)(f"{error.args[0]}; {advice}", url=error.url, tries=error.tries) from None
+        message = f"{error.args[0]}; {advice}"
+        raise type(error)(message, url=error.url, tries=error.tries, sure=error.sure) from None
 
 
-def _rebuild_remote_error(kind: type[RemoteError], message: str, url: str, tries: int) -> RemoteError:
-    return kind(message, url=url, tries=tries)
+def _rebuild_remote_error(
+    kind: type[RemoteError], message: str, url: str, tries: int, sure: bool
+) -> RemoteError:
+    return kind(message, url=url, tries=tries, sure=sure)
 
 
 class RemoteMissingError(RemoteError):

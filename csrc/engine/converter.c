@@ -96,7 +96,7 @@ static void convert(helper *self, const fl_source *source, uint64_t index, uint6
     fl_span bytes, facts, form = {NULL, 0};
     uint64_t now;
     if (fl_files_read(source->files, index, &self->file, &bytes, &now, NULL) || now != stamp ||
-        !fl_files_known(source->files, index, stamp, &self->facts, &facts) ||
+        !fl_facts_known(fl_files_facts(source->files), index, stamp, &self->facts, &facts) ||
         !fl_files_has_room(source->files, bytes.size))
         return;
     const fl_record_kind kind = fl_decoder_sniff(bytes);

@@ -27,6 +27,8 @@ struct fl_worker {
     fl_buffer form;  /* what is to be kept of it */
     fl_shrinker *shrinker; /* made for the first image that is made smaller */
     uint64_t stamp; /* of the files outside of the store that the row under way was read from; 0: of none */
+    int64_t
+        proving_ns; /* time that it took to prove its image sound: not reading, but the work of a decoder */
     _Atomic(fl_trace *) trace; /* NULL: it is not traced. See NOTE [ trace: one writer, one reader ] */
     fl_trace_event row;        /* what the events of the row under way have in common, if it is traced */
     fl_counters counters;
@@ -93,9 +95,7 @@ static void add(_Atomic uint64_t *counter, uint64_t value) {
 
 static fl_code find_record(fl_worker *worker, const fl_source *source, uint64_t index, fl_span given,
                            fl_span *record, fl_error *err) {
-    *record = given;
-    const fl_code code = given.bytes ? fl_store_check_record(source->store, index, given, err)
-                                     : fl_store_reader_get(worker->reader, source->store, index, record, err);
+    const fl_code code = fl_store_reader_get(worker->reader, source->store, index, given, record, err);
     if (!code) add(&worker->counters.bytes, record->size);
     return code;
 }
@@ -109,6 +109,57 @@ static uint64_t mixed(uint64_t before, uint64_t stamp) {
     return before ? before * 0x9E3779B97F4A7C15u ^ stamp : stamp;
 }
 
+/* Makes the entropy index of a JPEG, which proves it sound; of one that has none, libjpeg proves it. *checked: what
+ * that says, of no warnings where it was not asked. */
+static fl_code prove(fl_worker *worker, fl_span data, uint64_t max_pixels, fl_span *index,
+                     fl_jpeg_checked *checked, fl_error *err) {
+    *checked = (fl_jpeg_checked){.warnings = 0};
+    *index = (fl_span){NULL, 0};
+    if (!worker->entropy) {
+        const fl_code code = fl_jpeg_entropy_create(&worker->entropy, err);
+        if (code) return code;
+    }
+    const uint8_t *marks = NULL;
+    size_t size = 0;
+    if (!fl_jpeg_entropy_index(worker->entropy, data.bytes, data.size, FL_JPEG_INDEX_EVERY,
+                               fl_jpeg_index_most(data.size), &marks, &size))
+        return fl_jpeg_check(data.bytes, data.size, max_pixels, checked, err);
+    *index = (fl_span){marks, size};
+    return FL_OK;
+}
+
+/* Notes that an image of the row under way was proved sound, or not, since `start`. */
+static void proved(fl_worker *worker, int64_t start, fl_code code) {
+    worker->proving_ns = fl_clock_ns() - start;
+    note(worker, FL_TRACE_CHECK, start, worker->proving_ns, code);
+}
+
+/* The error of an image in a shard's file of which nothing tells that its bytes are right: it is asked for again. */
+static fl_code unproved(fl_error *err) {
+    return fl_fail(err, FL_ECHECKSUM, "its bytes are not known to be right, and are no sound image");
+}
+
+/* The image of a record that was made of a foreign file: proved sound when it is first read. One that is damaged in
+ * its object is decoded as far as it goes, as one that was packed is; what was learnt of it is its bytes. See NOTE
+ * [ store: foreign files ]. */
+static fl_code take_foreign(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found,
+                            fl_error *err) {
+    fl_facts *facts = fl_store_facts(source->store);
+    const fl_store_foreign image = fl_store_reader_foreign(worker->reader);
+    const fl_record_kind kind = fl_decoder_sniff(found->data);
+    found->kind = kind ? kind : FL_RECORD_KIND_JPEG; /* which then says what is wrong with it */
+    found->sound = facts && fl_facts_known(facts, index, image.stamp, &worker->facts, &found->index);
+    if (found->sound || (kind && kind != FL_RECORD_KIND_JPEG)) return FL_OK;
+    fl_jpeg_checked checked;
+    const int64_t start = fl_clock_ns();
+    const fl_code code = prove(worker, found->data, source->max_pixels, &found->index, &checked, NULL);
+    proved(worker, start, code);
+    if (!image.given && (code || checked.warnings || checked.smoothed)) return unproved(err);
+    found->sound = true;
+    if (facts) fl_facts_learn(facts, index, image.stamp, found->index);
+    return FL_OK;
+}
+
 /* Finds the image of some parts in a record that passed fl_record_check. */
 static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_part *part, uint64_t index,
                           fl_span record, fl_stored *found, fl_error *err) {
@@ -117,6 +168,8 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
     fl_code code = fl_record_find(record, number, &image, err);
     if (code) return code;
     *found = (fl_stored){image.kind, image.data, fl_record_index(record, number), true};
+    if (image.kind == FL_RECORD_KIND_FILE && fl_store_reader_foreign(worker->reader).stamp)
+        return take_foreign(worker, source, index, found, err);
     if (image.kind != FL_RECORD_KIND_PLACE) return FL_OK;
     uint64_t stamp = 0;
     code = fl_attached_read(image.data, fl_store_base(source->store, index), &worker->file, &found->data,
@@ -130,32 +183,21 @@ static fl_code find_image(fl_worker *worker, const fl_source *source, const fl_p
 }
 
 /* Proves a JPEG file sound when it is first read: packing has checked what a store holds, nobody this. See
- * NOTE [ files: what is learnt ]. */
+ * NOTE [ facts: what is learnt ]. */
 static fl_code prove_file(fl_worker *worker, const fl_source *source, uint64_t index, uint64_t stamp,
                           fl_stored *found, fl_error *err) {
     const fl_span data = found->data;
     if (fl_files_upright(source->files) && !fl_jpeg_exif_upright(data.bytes, data.size))
         return fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
-    if (!worker->entropy) {
-        const fl_code code = fl_jpeg_entropy_create(&worker->entropy, err);
-        if (code) return code;
-    }
-    const uint8_t *marks = NULL;
-    size_t size = 0;
-    if (!fl_jpeg_entropy_index(worker->entropy, data.bytes, data.size, FL_JPEG_INDEX_EVERY,
-                               fl_jpeg_index_most(data.size), &marks, &size)) {
-        fl_jpeg_checked checked;
-        const fl_code code = fl_jpeg_check(data.bytes, data.size, source->max_pixels, &checked, err);
-        if (code) return code;
-        if (checked.warnings) return fl_fail(err, FL_EJPEG, "the JPEG is damaged: %.150s", checked.first);
-        if (checked.smoothed)
-            return fl_fail(err, FL_EUNSUPPORTED,
-                           "the progressive JPEG stops before full precision: decoders differ in it");
-        size = 0;
-    }
-    found->index = (fl_span){marks, size};
+    fl_jpeg_checked checked;
+    const fl_code code = prove(worker, data, source->max_pixels, &found->index, &checked, err);
+    if (code) return code;
+    if (checked.warnings) return fl_fail(err, FL_EJPEG, "the JPEG is damaged: %.150s", checked.first);
+    if (checked.smoothed)
+        return fl_fail(err, FL_EUNSUPPORTED,
+                       "the progressive JPEG stops before full precision: decoders differ in it");
     found->sound = true;
-    fl_files_learn(source->files, index, stamp, found->index);
+    fl_facts_learn(fl_files_facts(source->files), index, stamp, found->index);
     return FL_OK;
 }
 
@@ -165,10 +207,9 @@ static fl_record_kind form_kind(const fl_files *files, fl_span form) {
     return fl_jpeg_dct_is(form.bytes, form.size) ? FL_RECORD_KIND_DCT : FL_RECORD_KIND_RAW;
 }
 
-/* Files of other formats are proved sound by their first decode. proving_ns: of the time that this took: not
- * reading, but the work of a decoder. */
+/* Files of other formats are proved sound by their first decode. */
 static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t index, fl_stored *found,
-                         int64_t *proving_ns, fl_error *err) {
+                         fl_error *err) {
     uint64_t stamp = 0;
     if (fl_files_converted(source->files, index, &worker->file, &found->data, &stamp)) {
         *found = (fl_stored){form_kind(source->files, found->data), found->data, {NULL, 0}, true};
@@ -183,12 +224,11 @@ static fl_code find_file(fl_worker *worker, const fl_source *source, uint64_t in
     add(&worker->counters.bytes, found->data.size);
     if (!found->kind || !fl_files_takes(source->files, found->kind))
         return fl_fail(err, FL_EUNSUPPORTED, "it is no image that native threads decode");
-    found->sound = fl_files_known(source->files, index, stamp, &worker->facts, &found->index);
+    found->sound = fl_facts_known(fl_files_facts(source->files), index, stamp, &worker->facts, &found->index);
     if (found->sound || found->kind != FL_RECORD_KIND_JPEG) return FL_OK;
     const int64_t start = fl_clock_ns();
     code = prove_file(worker, source, index, stamp, found, err);
-    *proving_ns = fl_clock_ns() - start;
-    note(worker, FL_TRACE_CHECK, start, *proving_ns, code);
+    proved(worker, start, code);
     return code;
 }
 
@@ -317,33 +357,45 @@ static fl_code shrink(fl_worker *worker, const fl_source *source, uint64_t index
     return open_image(worker, source, found, form, err);
 }
 
+/* Notes what the first decode of an image shows, which was all of it: that it is sound; of one that is not, and whose
+ * bytes nobody vouches for, that they have to be asked for again. */
+static fl_code learn_decoded(fl_worker *worker, const fl_source *source, uint64_t index,
+                             const fl_stored *found, fl_code code, fl_error *err) {
+    fl_facts *facts = source->store ? fl_store_facts(source->store) : fl_files_facts(source->files);
+    const fl_store_foreign image = fl_store_reader_foreign(worker->reader);
+    if (found->sound || code == FL_ENOMEM || code == FL_ERESOURCE) return code;
+    if (code && source->store && !image.given) return unproved(err);
+    if (facts && (!code || source->store))
+        fl_facts_learn(facts, index, source->store ? image.stamp : worker->stamp, found->index);
+    return code;
+}
+
 static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
     fl_stored found = {.sound = false};
-    int64_t proving_ns = 0;
     fl_span record = given;
     fl_image_form form;
     const int64_t start = fl_clock_ns();
     fl_code code = source->store ? find_record(worker, source, key.index, given, &record, err)
-                                 : find_file(worker, source, key.index, &found, &proving_ns, err);
+                                 : find_file(worker, source, key.index, &found, err);
     if (!code && source->store)
         code = find_image(worker, source, source->parts, key.index, record, &found, err);
     if (code) return code;
     const int64_t took = fl_clock_ns() - start;
     note(worker, FL_TRACE_READ, start, took, code);
-    add(&worker->counters.read_ns, (uint64_t)(took - proving_ns));
-    add(&worker->counters.decode_ns, (uint64_t)proving_ns);
+    add(&worker->counters.read_ns, (uint64_t)(took - worker->proving_ns));
+    add(&worker->counters.decode_ns, (uint64_t)worker->proving_ns);
     code = open_image(worker, source, &found, &form, err);
     if (!code && source->files && fl_files_upright(source->files) && form.may_turn)
         code = fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
     if (!code) code = keep_pixels(worker, source, key.index, &found, &form, err);
     if (!code) code = shrink(worker, source, key.index, &found, &form, err);
     if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
-    if (code) return code;
-    fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
-    code = make_image(worker, source, 0, key, boxes, targets, row, err);
-    if (!code && source->files && !found.sound)
-        fl_files_learn(source->files, key.index, worker->stamp, found.index);
+    if (!code) {
+        fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
+        code = make_image(worker, source, 0, key, boxes, targets, row, err);
+    }
+    code = learn_decoded(worker, source, key.index, &found, code, err);
     if (!code && source->item_count) {
         const int64_t filling = traced_ns(worker);
         code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), form.width,
@@ -357,7 +409,7 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
 
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
-    worker->stamp = 0;
+    worker->stamp = 0, worker->proving_ns = 0;
     begin_events(worker, key);
     const int64_t start = traced_ns(worker);
     fl_code code = make_row(worker, source, key, given, targets, rooms, row, err);
@@ -374,14 +426,19 @@ static void clear(const fl_batch *batch, uint32_t row) {
         fl_fields_clear(batch->sources[batch->row[row].source]->items, batch->items, batch->room, row);
 }
 
+fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image,
+                           const fl_target *targets, uint32_t row, fl_error *err) {
+    begin_events(worker, key);
+    fl_renderer_give(worker->renderer, image);
+    return make_image(worker, source, 0, key, NULL, targets, row, err);
+}
+
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
     const fl_row at = batch->row[row];
     const fl_key key = {at.seed, batch->epoch, at.index};
     worker->row.source = at.source;
-    begin_events(worker, key);
-    fl_renderer_give(worker->renderer, image);
-    const fl_code code =
-        make_image(worker, batch->sources[at.source], 0, key, NULL, batch->target, row, &batch->errors[row]);
+    const fl_code code = fl_pipeline_pixels(worker, batch->sources[at.source], key, image, batch->target, row,
+                                            &batch->errors[row]);
     batch->errors[row].code = code;
     if (code) clear(batch, row);
     return code;
@@ -412,7 +469,8 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
 static uint64_t attached_now(fl_worker *worker, const fl_source *source, uint64_t index, const char *base) {
     fl_span record;
     uint64_t stamp = 0;
-    if (fl_store_reader_get(worker->reader, source->store, index, &record, NULL)) return 0;
+    if (fl_store_reader_get(worker->reader, source->store, index, (fl_span){NULL, 0}, &record, NULL))
+        return 0;
     for (uint32_t i = 0; i < source->count; i += group_of(source, i)) {
         fl_record_field image;
         if (fl_record_find(record, number_of(source, &source->parts[i], index), &image, NULL)) return 0;

@@ -61,6 +61,10 @@ void fl_worker_trace(fl_worker *worker, fl_trace *trace);
 fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err);
 
+/* The same of an image that is decoded already, for parts of one field, and no items. */
+fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image,
+                           const fl_target *targets, uint32_t row, fl_error *err);
+
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;

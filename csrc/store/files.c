@@ -19,13 +19,6 @@ typedef struct extent {
     uint64_t offset, size;
 } extent;
 
-/* The entropy index of one file. */
-typedef struct learnt {
-    uint64_t stamp;
-    size_t size;
-    uint8_t bytes[];
-} learnt;
-
 /* Place of an entry: a part of a file, or, of size 0, all of it. */
 typedef struct place {
     uint64_t offset;
@@ -41,12 +34,9 @@ struct fl_files {
     uint64_t *stamps;
     place *places; /* of each entry; NULL: entry i is file i */
     uint64_t left; /* kinds of images that are not taken, a bit each */
-    _Atomic uint64_t *sound; /* the stamp of each file that was proved sound; 0: not yet */
-    learnt *_Atomic *learnt; /* of each file; NULL: nothing */
-    _Atomic uint64_t indexes, held;
-    uint64_t room;
+    fl_facts *facts; /* what is learnt of each entry */
     fl_page_cache cache;
-    fl_kept *kept; /* NULL: what is learnt stays in memory */
+    fl_kept *kept; /* NULL: nothing is kept but in memory */
     fl_files_keeping keeping;
     uint32_t side; /* most pixels of a shorter side; 0: no limit */
     _Atomic uint8_t *fetched; /* of slow files: 1 while one is read; NULL: they are not slow */
@@ -102,9 +92,7 @@ static fl_code fill(fl_files *files, const char *prefix, const char *names, size
     files->prefix = strdup(prefix);
     files->names = malloc(size + 1);
     files->starts = calloc(files->paths + 1, sizeof *files->starts);
-    files->sound = calloc(count + 1, sizeof *files->sound);
-    files->learnt = calloc(count + 1, sizeof *files->learnt);
-    bool good = files->prefix && files->names && files->starts && files->sound && files->learnt;
+    bool good = files->prefix && files->names && files->starts;
     if (places) {
         files->stamps = calloc(files->paths + 1, sizeof *files->stamps);
         files->places = calloc(count + 1, sizeof *files->places);
@@ -130,11 +118,11 @@ static fl_code create(fl_files **out, const char *prefix, const char *names, siz
     atomic_fetch_add(&live, 1);
     files->paths = count;
     files->count = places ? places->count : count;
-    files->room = room;
     pthread_mutex_init(&files->lock, NULL);
     pthread_cond_init(&files->done, NULL);
     fl_in_flight_create(&files->reads);
-    const fl_code code = fill(files, prefix, names, size, places, err);
+    fl_code code = fl_facts_create(&files->facts, files->count, room, err);
+    if (!code) code = fill(files, prefix, names, size, places, err);
     if (code) {
         fl_files_free(files);
         return code;
@@ -155,10 +143,7 @@ fl_code fl_files_create_places(fl_files **out, const char *prefix, const char *n
 
 void fl_files_free(fl_files *files) {
     if (!files) return;
-    for (uint64_t i = 0; files->learnt && i < files->count; i++)
-        free(atomic_load_explicit(&files->learnt[i], memory_order_relaxed));
-    free(files->learnt);
-    free(files->sound);
+    fl_facts_free(files->facts);
     free(files->prefix);
     free(files->names);
     free(files->starts);
@@ -188,6 +173,7 @@ fl_code fl_files_keep(fl_files *files, fl_kept *kept, fl_files_keeping keeping, 
     }
     files->kept = kept;
     files->keeping = keeping;
+    fl_facts_keep(files->facts, kept);
     return FL_OK;
 }
 
@@ -384,45 +370,7 @@ bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span f
     return true;
 }
 
-bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer,
-                    fl_span *found) {
-    *found = (fl_span){NULL, 0};
-    if (files->kept && fl_kept_find(files->kept, index, FL_KEPT_FACTS, stamp, buffer, found)) return true;
-    *found = (fl_span){NULL, 0};
-    if (atomic_load_explicit(&files->sound[index], memory_order_acquire) != stamp) return false;
-    const learnt *kept = atomic_load_explicit(&files->learnt[index], memory_order_acquire);
-    if (kept && kept->stamp == stamp) *found = (fl_span){kept->bytes, kept->size};
-    return true;
-}
-
-static void keep_index(fl_files *files, uint64_t index, uint64_t stamp, fl_span found) {
-    const uint64_t bytes = sizeof(learnt) + found.size;
-    if (atomic_fetch_add_explicit(&files->held, bytes, memory_order_relaxed) + bytes <= files->room) {
-        learnt *kept = malloc(bytes), *none = NULL;
-        if (kept) {
-            kept->stamp = stamp, kept->size = found.size;
-            memcpy(kept->bytes, found.bytes, found.size);
-            if (atomic_compare_exchange_strong_explicit(&files->learnt[index], &none, kept,
-                                                        memory_order_release, memory_order_relaxed)) {
-                atomic_fetch_add_explicit(&files->indexes, 1, memory_order_relaxed);
-                return;
-            }
-            free(kept); /* another thread was first, or it is of an earlier file */
-        }
-    }
-    atomic_fetch_sub_explicit(&files->held, bytes, memory_order_relaxed);
-}
-
-void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found) {
-    if (files->kept && fl_kept_put(files->kept, index, FL_KEPT_FACTS, stamp, found)) return;
-    if (found.size) keep_index(files, index, stamp, found);
-    atomic_store_explicit(&files->sound[index], stamp, memory_order_release);
-}
-
-void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes) {
-    *indexes = atomic_load_explicit(&files->indexes, memory_order_relaxed);
-    *bytes = atomic_load_explicit(&files->held, memory_order_relaxed);
-}
+fl_facts *fl_files_facts(const fl_files *files) { return files->facts; }
 
 bool fl_files_ahead(fl_files *files, uint64_t index) {
     int fd;

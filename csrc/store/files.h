@@ -4,13 +4,8 @@
  * files may be replaced or removed at any time: what is read is one image's bytes or an error. Any number of
  * threads read, each into a buffer of its own, in any process.
  *
- * NOTE [ files: what is learnt ]
- * Nobody has checked these files before they are read, so the first reading of each proves that it is sound,
- * and makes its entropy index on the way (jpeg/entropy.h). Both are kept: the proof in 8 bytes a file, the
- * index as far as the memory that was given goes. They hold for the file as it was: its stamp is made of
- * inode, size and time of change. A file with another stamp is proved anew, and read without an index. Slots
- * of the table are written once and never freed before the table is; a stamp is published after its index.
- * With fl_files_keep() both are kept on a disk instead, as far as there is room.
+ * Nobody has checked them: what is learnt of each when it is first read is kept, store/facts.h. The stamp of
+ * a file as it was is made of inode, size and time of change.
  */
 #ifndef FL_STORE_FILES_H
 #define FL_STORE_FILES_H
@@ -20,6 +15,7 @@
 #include "common/buffer.h"
 #include "common/bytes.h"
 #include "common/status.h"
+#include "store/facts.h"
 #include "store/kept.h"
 
 typedef struct fl_files fl_files;
@@ -81,9 +77,8 @@ fl_code fl_files_read(fl_files *files, uint64_t index, fl_buffer *buffer, fl_spa
 /* The stamp that the file of entry `index` has now; 0: its status cannot be told. index < count. */
 uint64_t fl_files_now(const fl_files *files, uint64_t index);
 
-/* True if the file with that stamp is known to be sound; *found is then its entropy index (size 0: none),
- * valid as long as `files`, and until the buffer is used again. */
-bool fl_files_known(const fl_files *files, uint64_t index, uint64_t stamp, fl_buffer *buffer, fl_span *found);
+/* What is learnt of the entries; valid as long as `files`. */
+fl_facts *fl_files_facts(const fl_files *files);
 
 /* True if the form of entry `index` is kept, of its file as it is now: that is then in the buffer, until it
  * is used again, and the file's stamp. index < count. */
@@ -95,16 +90,10 @@ uint64_t fl_files_to_convert(const fl_files *files, uint64_t index);
 
 bool fl_files_has_room(const fl_files *files, uint64_t bytes); /* for so many more, on the disk */
 
-/* Keeps it; size 0: the file has none. What fl_files_known() found of the file, if anything, is from then on
+/* Keeps it; size 0: the file has none. What fl_facts_known() found of the file, if anything, is from then on
  * that it is sound, and its index only where it has no form; a slow file's bytes are not kept beside a smaller
  * image. False: there is no room. */
 bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span form, fl_span found);
-
-/* Notes that it is, and its index, as far as there is room. */
-void fl_files_learn(fl_files *files, uint64_t index, uint64_t stamp, fl_span found);
-
-/* Files with an index, and the bytes that they take. */
-void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes);
 
 /* As fl_store_ahead and fl_store_warm; of slow files, whose bytes are kept: reads the file, and waits for it. */
 bool fl_files_ahead(fl_files *files, uint64_t index);

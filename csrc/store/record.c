@@ -1,6 +1,7 @@
 #include "store/record.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 fl_code fl_record_check(fl_span record, uint32_t *entries, fl_error *err) {
     const uint8_t *at = record.bytes;
@@ -82,4 +83,16 @@ fl_span fl_record_index(fl_span record, uint16_t image_field) {
             return entry.data;
     }
     return (fl_span){NULL, 0};
+}
+
+void fl_record_put_head(uint8_t head[FL_RECORD_LEAST], uint16_t field, fl_record_kind kind, uint32_t size) {
+    memset(head, 0, FL_RECORD_LEAST);
+    fl_bytes_put_le32(head, FL_RECORD_MAGIC);
+    fl_bytes_put_le16(head + 4, FL_RECORD_VERSION);
+    fl_bytes_put_le16(head + 6, 1);
+    fl_bytes_put_le32(head + 8, FL_RECORD_LEAST + size);
+    fl_bytes_put_le16(head + 16, field);
+    head[18] = (uint8_t)kind;
+    fl_bytes_put_le32(head + 20, FL_RECORD_LEAST);
+    fl_bytes_put_le32(head + 24, size);
 }

@@ -37,7 +37,10 @@ typedef enum fl_record_kind {
     FL_RECORD_KIND_VARYING = 9, /* store/varying.h */
     FL_RECORD_KIND_DCT = 10, /* a JPEG in the DCT form, jpeg/dct_form.h */
     FL_RECORD_KIND_PNG = 11,
-    FL_RECORD_KIND_WEBP = 12
+    FL_RECORD_KIND_WEBP = 12,
+    FL_RECORD_KIND_FILE =
+        13 /* an image's file of any format: its first bytes say which. No record on a disk has
+                              * it; see NOTE [ store: foreign files ] */
 } fl_record_kind;
 
 typedef struct fl_record_field {
@@ -58,6 +61,13 @@ fl_code fl_record_find(fl_span record, uint16_t field, fl_record_field *out, fl_
 /* The entry with that field number in the first bytes of a record, of which nothing is checked but what lies
  * in these bytes: for hints. False where it does not lie in them as a whole. */
 bool fl_record_peek(fl_span head, uint16_t field, fl_record_field *out);
+
+enum {
+    FL_RECORD_LEAST = FL_RECORD_HEADER + FL_RECORD_ENTRY
+}; /* bytes of a record before those of its one field */
+
+/* Writes what comes before `size` bytes, at most 2^32 - 1 - FL_RECORD_LEAST, that are a record's one field. */
+void fl_record_put_head(uint8_t head[FL_RECORD_LEAST], uint16_t field, fl_record_kind kind, uint32_t size);
 
 /* The index of an image in a record that passed fl_record_check; of size 0 when there is none. */
 fl_span fl_record_index(fl_span record, uint16_t image_field);

@@ -17,6 +17,7 @@
 #include "common/crc32c.h"
 #include "store/open_files.h"
 #include "store/page_cache.h"
+#include "store/place.h"
 #include "store/table.h"
 #include "store/tree.h"
 
@@ -37,6 +38,8 @@ typedef struct shard {
     int fd; /* -1: there is none, or it is the table's. See NOTE [ store: open files ] */
     bool absent; /* it has no file here */
     bool guarded; /* its file is taken only if nobody can have planted it */
+    bool foreign; /* see NOTE [ store: foreign files ] */
+    uint16_t field; /* of the image in records that are made */
     atomic_bool replaced; /* another file lay in its place when it was opened again */
     dev_t device;
     ino_t inode;
@@ -53,10 +56,12 @@ struct fl_store {
     uint32_t held; /* its part of live_files */
     fl_open_files *files; /* of all shards; NULL: each has its own descriptor */
     fl_page_cache cache, images;
+    fl_facts *facts; /* set before readers read; NULL: nothing is learnt */
 };
 
 struct fl_store_reader {
     fl_buffer buffer; /* the record last got */
+    fl_store_foreign foreign; /* the image last got */
 };
 
 static atomic_uint live_stores, live_readers;
@@ -262,6 +267,7 @@ fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) 
                  .fd = -1};
     if (!(s->path = strdup(spec->path))) return fl_fail(err, FL_ENOMEM, "no memory for the path of a shard");
     s->absent = spec->absent, s->guarded = spec->guarded;
+    s->foreign = spec->foreign && spec->given, s->field = spec->field;
     if (spec->given) s->places = *spec->places;
     const char *slash = strrchr(s->path, '/');
     s->name = slash ? slash + 1 : s->path;
@@ -440,6 +446,9 @@ uint64_t fl_store_record_size(const fl_store *store, uint64_t index) {
     return row.place.size;
 }
 
+/* The stamp of a foreign image whose bytes have that CRC32C; never 0. */
+static uint64_t stamp_of(uint32_t crc) { return UINT64_C(1) << 32 | crc; }
+
 /* The shard that holds sample `index`, checked. */
 static fl_code find_shard(const fl_store *store, uint64_t index, const shard **s, fl_error *err) {
     fl_code code = store_check(store, err);
@@ -460,32 +469,62 @@ static fl_code check_record(const shard *s, fl_store_row row, fl_span record, fl
         s->name);
 }
 
-fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span record, fl_error *err) {
-    const shard *s = NULL;
-    fl_store_row row = {0};
-    fl_code code = find_shard(store, index, &s, err);
-    if (!code) code = find_place(s, index, &row, err);
-    if (code) return code;
-    if (record.size != row.place.size)
-        return fl_fail(err, FL_ECHECKSUM,
-                       "%zu bytes were given for it, and its record in shard %.80s has %" PRIu32, record.size,
-                       s->name, row.place.size);
-    return check_record(s, row, record, err);
+/* Compares the bytes of a foreign image with its checksum, or with that of what was proved sound. */
+static fl_code check_foreign(const fl_store *store, uint64_t index, fl_store_row row, fl_store_foreign image,
+                             fl_error *err) {
+    uint64_t known = row.crc ? stamp_of(row.crc) : 0;
+    if (!row.crc && store->facts && !image.given) known = fl_facts_stamp(store->facts, index);
+    if (!known || known == image.stamp) return FL_OK;
+    return fl_fail(err, FL_ECHECKSUM, "its bytes are not those that were read before (CRC32C differs)");
 }
 
-fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record,
-                            fl_error *err) {
+fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span given,
+                            fl_span *record, fl_error *err) {
     const shard *s = NULL;
     fl_store_row row = {0};
+    reader->foreign = (fl_store_foreign){0, given.bytes != NULL};
     fl_code code = find_shard(store, index, &s, err);
     if (!code) code = find_place(s, index, &row, err);
     if (code) return code;
-    if (!fl_buffer_fit(&reader->buffer, row.place.size, 1, RULE))
-        return fl_fail(err, FL_ENOMEM, "no memory for a record of %" PRIu32 " bytes", row.place.size);
-    code = read_file(store, s, reader->buffer.bytes, row.place.size, fl_store_place_offset(row.place), err);
+    const size_t size = row.place.size, head = s->foreign ? FL_RECORD_LEAST : 0;
+    if (given.bytes && given.size != size)
+        return fl_fail(err, FL_ECHECKSUM,
+                       "%zu bytes were given for it, and its record in shard %.80s has %zu", given.size,
+                       s->name, size);
+    if (s->foreign && size > FL_PLACE_MOST)
+        return fl_fail(err, FL_ERECORD, "its image has %zu bytes, more than any may have", size);
+    if (given.bytes && !head) {
+        *record = given;
+        return check_record(s, row, given, err);
+    }
+    if (!fl_buffer_fit(&reader->buffer, head + size, 1, RULE))
+        return fl_fail(err, FL_ENOMEM, "no memory for a record of %zu bytes", size);
+    uint8_t *into = (uint8_t *)reader->buffer.bytes + head;
+    if (given.bytes) memcpy(into, given.bytes, size);
+    else code = read_file(store, s, into, size, fl_store_place_offset(row.place), err);
     if (code) return code;
-    *record = (fl_span){reader->buffer.bytes, row.place.size};
-    return check_record(s, row, *record, err);
+    *record = (fl_span){reader->buffer.bytes, head + size};
+    if (!head) return check_record(s, row, *record, err);
+    fl_record_put_head(reader->buffer.bytes, s->field, FL_RECORD_KIND_FILE, (uint32_t)size);
+    reader->foreign.stamp = stamp_of(fl_crc32c(0, into, size));
+    return check_foreign(store, index, row, reader->foreign, err);
+}
+
+fl_store_foreign fl_store_reader_foreign(const fl_store_reader *reader) { return reader->foreign; }
+
+void fl_store_set_facts(fl_store *store, fl_facts *facts) { store->facts = facts; }
+
+fl_facts *fl_store_facts(const fl_store *store) { return store->facts; }
+
+bool fl_store_is_foreign(const fl_store *store, uint64_t index) {
+    return store->shard[fl_store_shard_of(store, index)].foreign;
+}
+
+bool fl_store_vouches(const fl_store *store, uint64_t index) {
+    const shard *s = NULL;
+    fl_store_row row = {0};
+    if (find_shard(store, index, &s, NULL) || find_place(s, index, &row, NULL)) return false;
+    return !s->foreign || row.crc || (store->facts && fl_facts_stamp(store->facts, index));
 }
 
 size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {

@@ -15,12 +15,20 @@
  * lie in the file; a place in a table whenever it is used; at fl_store_column only the size, since the caller
  * has the checksum and compares it with its own copy; at fl_store_reader_get the record's checksum, on the
  * copy.
+ *
+ * NOTE [ store: foreign files ]
+ * A foreign shard's file is not ours: a sample is a part of it, the file of an image as somebody wrote it, and no
+ * record. A reader makes a record of one field of it. Its checksum may not be known before it is read (CRC32C 0):
+ * then what was learnt of the image is compared, whose stamp is made of the CRC32C of the bytes that were proved
+ * sound (fl_store_set_facts). Before that nothing vouches for bytes in the shard's file, and fl_store_vouches says
+ * so; given ones are taken as they are.
  */
 #ifndef FL_STORE_STORE_H
 #define FL_STORE_STORE_H
 
 #include <stdbool.h>
 
+#include "store/facts.h"
 #include "store/page_cache.h"
 #include "store/record.h"
 #include "store/table.h"
@@ -51,6 +59,8 @@ typedef struct fl_shard_spec {
     /* the file lies where others may write: a link in its place, and a file that everybody may write, are
      * FL_EIO */
     bool guarded;
+    bool foreign; /* its samples are image files, and no records; with `places` */
+    uint16_t field; /* the number of the image in the records that are made of these */
     const fl_store_tree *given; /* its columns: see fl_store_tree_given; NULL: its trees are walked */
     /* with `given`: an fl_store_row for each stored sample. The struct is copied; what it points to must
      * outlive the store */
@@ -99,16 +109,32 @@ void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc
 fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err);
 void fl_store_reader_free(fl_store_reader *reader); /* NULL is allowed */
 
-/* The record of sample index, valid until this reader's next get: FL_ENOTFOUND, FL_ESHARD, FL_ECHECKSUM,
- * FL_ENOMEM. The record's own fields are not yet checked. */
-fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span *record,
-                            fl_error *err);
+/* The record of sample index, valid until this reader's next get, and as long as what is given: FL_ENOTFOUND,
+ * FL_ESHARD, FL_ECHECKSUM, FL_ERECORD, FL_ENOMEM. The record's own fields are not yet checked. `given`: the bytes of
+ * its place, from elsewhere than the shard's file; of NULL: they are read there. */
+fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span given,
+                            fl_span *record, fl_error *err);
+
+/* The foreign image that a reader last got. */
+typedef struct fl_store_foreign {
+    uint64_t stamp; /* of its bytes, for what is learnt of it; 0: it was a record */
+    bool given; /* its bytes came from elsewhere than the shard's file */
+} fl_store_foreign;
+
+fl_store_foreign fl_store_reader_foreign(const fl_store_reader *reader);
+
+/* What is learnt of the images of foreign shards, of as many samples. Before anything is read. Borrowed: must
+ * outlive the store. */
+void fl_store_set_facts(fl_store *store, fl_facts *facts);
+fl_facts *fl_store_facts(const fl_store *store); /* NULL: nothing is */
+
+/* True if sample index lies in a foreign shard. index < count. */
+bool fl_store_is_foreign(const fl_store *store, uint64_t index);
+
+/* True if there is something to compare the bytes of sample index in its shard's file with. */
+bool fl_store_vouches(const fl_store *store, uint64_t index);
 
 enum { FL_STORE_HEAD = 4096 };
-
-/* Checks that bytes from elsewhere than the shard's file are sample index's record: FL_ENOTFOUND,
- * FL_ECHECKSUM. */
-fl_code fl_store_check_record(const fl_store *store, uint64_t index, fl_span record, fl_error *err);
 
 /* Reads the first bytes of a sample's record, at most FL_STORE_HEAD, for hints: nothing of them is checked.
  * Returns how many; 0 where they cannot be read. */

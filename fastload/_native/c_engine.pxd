@@ -323,6 +323,8 @@ cdef extern from "engine/pipeline.h" nogil:
         fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, const fl_room *, uint32_t,
         fl_error *
     )
+    fl_code fl_pipeline_pixels(fl_worker *, const fl_source *, fl_key, const fl_view *, const fl_target *, uint32_t,
+                               fl_error *)
     fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
     bint fl_batch_outdated(const fl_batch *, uint32_t, fl_worker *) noexcept

@@ -24,6 +24,7 @@ cdef extern from "store/record.h" nogil:
         FL_RECORD_KIND_JSON
         FL_RECORD_KIND_INDEX
         FL_RECORD_KIND_PLACE
+        FL_RECORD_KIND_FILE
         FL_RECORD_KIND_PLANES
         FL_RECORD_KIND_VARYING
         FL_RECORD_KIND_DCT
@@ -74,44 +75,6 @@ cdef extern from "store/table.h" nogil:
     fl_code fl_table_read(const fl_table *table, uint64_t first, uint64_t count, void *into, fl_error *err)
     uint32_t fl_table_live()
 
-cdef extern from "store/store.h" nogil:
-    ctypedef struct fl_store:
-        pass
-    ctypedef struct fl_store_reader:
-        pass
-    ctypedef struct fl_shard_spec:
-        const char *path
-        uint64_t first
-        uint64_t count
-        uint64_t bytes
-        uint64_t key
-        uint64_t stored
-        const char *base
-        bint absent
-        bint guarded
-        const fl_store_tree *given
-        const fl_table *places
-    fl_code fl_store_create(fl_store **out, fl_error *err)
-    fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err)
-    void fl_store_close(fl_store *store)
-    fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size,
-                                 fl_error *err)
-    fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size,
-                            fl_error *err)
-    const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored)
-    uint64_t fl_store_count(const fl_store *store)
-    uint32_t fl_store_shards(const fl_store *store)
-    uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
-    uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
-    const char *fl_store_base(const fl_store *store, uint64_t index)
-    fl_code fl_store_set_rows(fl_store *store, uint32_t shard, const uint32_t *rows, fl_error *err)
-    void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
-    void fl_store_live(uint32_t *stores, uint32_t *readers)
-    fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)
-    void fl_store_reader_free(fl_store_reader *reader)
-    fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index,
-                                fl_span *record, fl_error *err)
-
 cdef extern from "store/kept.h" nogil:
     ctypedef struct fl_kept:
         pass
@@ -139,6 +102,59 @@ cdef extern from "store/kept.h" nogil:
     bint fl_kept_put(fl_kept *, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes)
     uint64_t fl_kept_stamp(const fl_kept *, uint64_t index, fl_kept_part part)
     uint32_t fl_kept_live()
+
+cdef extern from "store/facts.h" nogil:
+    ctypedef struct fl_facts:
+        pass
+    fl_code fl_facts_create(fl_facts **out, uint64_t count, size_t room, fl_error *err)
+    void fl_facts_free(fl_facts *)
+    void fl_facts_keep(fl_facts *, fl_kept *kept)
+    uint64_t fl_facts_stamp(const fl_facts *, uint64_t index)
+    void fl_facts_learnt(const fl_facts *, uint64_t *indexes, uint64_t *bytes)
+    uint32_t fl_facts_live()
+
+cdef extern from "store/store.h" nogil:
+    ctypedef struct fl_store:
+        pass
+    ctypedef struct fl_store_reader:
+        pass
+    ctypedef struct fl_shard_spec:
+        const char *path
+        uint64_t first
+        uint64_t count
+        uint64_t bytes
+        uint64_t key
+        uint64_t stored
+        const char *base
+        bint absent
+        bint guarded
+        bint foreign
+        uint16_t field
+        const fl_store_tree *given
+        const fl_table *places
+    fl_code fl_store_create(fl_store **out, fl_error *err)
+    fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err)
+    void fl_store_close(fl_store *store)
+    fl_code fl_store_column_size(const fl_store *store, uint32_t shard, const char *name, size_t *size,
+                                 fl_error *err)
+    fl_code fl_store_column(const fl_store *store, uint32_t shard, const char *name, void *into, size_t size,
+                            fl_error *err)
+    const fl_store_tree *fl_store_shard_tree(const fl_store *store, uint32_t shard, uint64_t *stored)
+    uint64_t fl_store_count(const fl_store *store)
+    uint32_t fl_store_shards(const fl_store *store)
+    uint32_t fl_store_shard_of(const fl_store *store, uint64_t index)
+    uint64_t fl_store_shard_count(const fl_store *store, uint32_t shard)
+    const char *fl_store_base(const fl_store *store, uint64_t index)
+    fl_code fl_store_set_rows(fl_store *store, uint32_t shard, const uint32_t *rows, fl_error *err)
+    void fl_store_set_checksums(fl_store *store, uint32_t shard, const uint32_t *crc)
+    void fl_store_live(uint32_t *stores, uint32_t *readers)
+    fl_code fl_store_reader_create(fl_store_reader **out, fl_error *err)
+    void fl_store_reader_free(fl_store_reader *reader)
+    fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span given,
+                                fl_span *record, fl_error *err)
+    void fl_store_set_facts(fl_store *store, fl_facts *facts)
+    bint fl_store_is_foreign(const fl_store *store, uint64_t index)
+    bint fl_store_vouches(const fl_store *store, uint64_t index)
 
 cdef extern from "store/in_flight.h" nogil:
     enum:
@@ -170,7 +186,7 @@ cdef extern from "store/files.h" nogil:
                           uint64_t *stamp, fl_error *err)
     void fl_files_free(fl_files *files)
     uint64_t fl_files_count(const fl_files *files)
-    void fl_files_learnt(const fl_files *files, uint64_t *indexes, uint64_t *bytes)
+    fl_facts *fl_files_facts(const fl_files *files)
     uint32_t fl_files_live()
 
 cdef extern from "store/attached.h" nogil:

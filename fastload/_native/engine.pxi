@@ -9,7 +9,7 @@
 # the collector must not clear these references before __dealloc__ has used them.
 
 from fastload._native.c_common cimport (
-    FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_IMAGE_SIDE_MAX, FL_OK, fl_view,
+    FL_ERECORD, FL_EREMOTE, fl_error, fl_fail, FL_OK, fl_view,
 )
 from fastload._native.c_engine cimport (
     fl_batch, fl_batch_ahead, fl_batch_cached, fl_batch_outdated, fl_batch_pixels, fl_batch_run, fl_converter,
@@ -411,19 +411,7 @@ cdef class Batch:
         self.engine._live()
         if row >= self.batch.rows or not self.ready:
             raise _errors.ArgumentError(f"row {row} cannot be made again")
-        if (
-            pixels.shape[2] != 3
-            or not 0 < pixels.shape[0] <= FL_IMAGE_SIDE_MAX
-            or not 0 < pixels.shape[1] <= FL_IMAGE_SIDE_MAX
-        ):
-            raise _errors.ArgumentError(
-                f"an image of {pixels.shape[0]} x {pixels.shape[1]} x {pixels.shape[2]} values is no RGB "
-                "image"
-            )
-        memset(&view, 0, sizeof(view))
-        view.pixels = &pixels[0, 0, 0]
-        view.height, view.width = pixels.shape[0], pixels.shape[1]
-        view.stride, view.tail = <size_t>pixels.shape[1] * 3, 0
+        _rgb_view(pixels, &view)
         with nogil:
             fl_batch_pixels(&self.batch, row, &view, worker)
         check(self.batch.errors[row].code, &self.batch.errors[row])

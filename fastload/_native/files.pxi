@@ -2,8 +2,9 @@
 
 from fastload._native.c_common cimport fl_buffer, fl_buffer_free, fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
+    fl_facts_learnt,
     FL_FILES_BYTES, FL_FILES_FACTS, FL_FILES_FORMS, fl_files, fl_files_count, fl_files_create,
-    fl_files_create_places, fl_files_free, fl_files_keep, fl_files_keeping, fl_files_keeps, fl_files_learnt,
+    fl_files_create_places, fl_files_free, fl_files_keep, fl_files_keeping, fl_files_facts, fl_files_keeps,
     fl_files_places, fl_files_read, fl_files_shrink, fl_files_take_only, fl_place_content_stamp, fl_place_open,
     fl_place_stamp,
 )
@@ -130,7 +131,7 @@ cdef class Files:
     def learnt(self):
         """(files, bytes): how many entropy indexes are held, and the memory that they take."""
         cdef uint64_t indexes, held
-        fl_files_learnt(self.ptr, &indexes, &held)
+        fl_facts_learnt(fl_files_facts(self.ptr), &indexes, &held)
         return indexes, held
 
     def keep(self, Kept kept not None, fl_files_keeping keeping):

@@ -1,6 +1,6 @@
 # Work of native threads: transform programs, sources, and one sample at a time.
 
-from fastload._native.c_common cimport fl_code, fl_error, fl_key
+from fastload._native.c_common cimport fl_code, fl_error, FL_IMAGE_SIDE_MAX, fl_key, fl_view
 from fastload._native.c_engine cimport (
     fl_geometry, fl_geometry_resolve, fl_geometry_size, fl_op, FL_OP_AFFINE, FL_OP_AUTO_AUGMENT,
     FL_OP_AUTOCONTRAST, FL_OP_CENTER_CROP, FL_OP_CORNER_CROP, FL_OP_EQUALIZE, FL_OP_ERASE, FL_OP_FORMAT,
@@ -8,7 +8,7 @@ from fastload._native.c_engine cimport (
     FL_OP_LETTERBOX, FL_OP_PERSPECTIVE, FL_OP_POSTERIZE, FL_OP_RAND_AUGMENT, FL_OP_RANDOM_CROP, FL_OP_RANDOM_RESIZE,
     FL_OP_RESIZE, FL_OP_RESIZED_CROP, FL_OP_ROTATE, FL_OP_SANITIZE, FL_OP_SCALE_JITTER, FL_OP_SHARPNESS,
     FL_OP_SHORTEST_SIZE, FL_OP_SOLARIZE, FL_OP_TRIVIAL_AUGMENT, FL_OP_VFLIP,
-    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_row, fl_program, fl_room,
+    FL_OP_ZOOM_OUT, FL_OPS_MAX, FL_OPTIONS_MAX, fl_part, FL_PARTS_MAX, fl_pipeline_pixels, fl_pipeline_row, fl_program, fl_room,
     fl_source, fl_worker,
     fl_worker_create, fl_worker_free,
 )
@@ -242,12 +242,34 @@ cdef class Source:
         return 0
 
     @property
+    def max_pixels(self):
+        """Images of more pixels are refused."""
+        return self.source.max_pixels
+
+    @property
     def has_items(self):
         """True if more of a record than its image goes into a row."""
         return self.source.item_count > 0
 
     def __dealloc__(self):
         free(self.own)
+
+
+cdef int _rgb_view(const uint8_t[:, :, ::1] pixels, fl_view *view) except -1:
+    """A view of a whole image, RGB, (height, width, 3)."""
+    if (
+        pixels.shape[2] != 3
+        or not 0 < pixels.shape[0] <= FL_IMAGE_SIDE_MAX
+        or not 0 < pixels.shape[1] <= FL_IMAGE_SIDE_MAX
+    ):
+        raise _errors.ArgumentError(
+            f"an image of {pixels.shape[0]} x {pixels.shape[1]} x {pixels.shape[2]} values is no RGB image"
+        )
+    memset(view, 0, sizeof(fl_view))
+    view.pixels = &pixels[0, 0, 0]
+    view.height, view.width = pixels.shape[0], pixels.shape[1]
+    view.stride, view.tail = <size_t>pixels.shape[1] * 3, 0
+    return 0
 
 
 @_cython.no_gc_clear
@@ -285,7 +307,7 @@ cdef class Decoder:
 
     def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes,
                const uint8_t[::1] record=None,
-               list found=None):
+               list found=None, const uint8_t[:, :, ::1] pixels=None):
         """Makes the parts of sample index, each into the buffer of bytes `into[i]`, sizes[i] = (width,
         height) pixels of outputs[i]'s type.
 
@@ -293,6 +315,8 @@ cdef class Decoder:
             record: its record, where the shard's file lacks it.
             found: gets (width, height) of each part, where `sizes` are the largest that are possible; None:
                 they are what is made.
+            pixels: its image as it was decoded elsewhere, as `Batch.redo_with` takes it; of a source without
+                items; None: it is decoded here.
 
         Returns:
             For each of the source's items None if it is hidden, else (bytes, number of rows that were kept):
@@ -322,6 +346,12 @@ cdef class Decoder:
                 raise _errors.ArgumentError("the buffer is too small for the image")
             targets.target[i].sink.data = &buffer[0]
         cdef fl_span given
+        cdef fl_view view
+        cdef bint decoded = pixels is not None
+        if decoded:
+            _rgb_view(pixels, &view)
+            if source.source.item_count:
+                raise _errors.ArgumentError("pixels are given for an image with fields beside it")
         given.bytes, given.size = NULL, 0
         if record is not None and record.shape[0]:
             given.bytes, given.size = &record[0], record.shape[0]
@@ -334,7 +364,9 @@ cdef class Decoder:
         with self._lock:
             self._sources[id(source)] = source
             with nogil:
-                code = fl_pipeline_row(self.worker, &source.source, key, given, targets.target, room, 0, &err)
+                code = (fl_pipeline_pixels(self.worker, &source.source, key, &view, targets.target, 0, &err)
+                        if decoded else
+                        fl_pipeline_row(self.worker, &source.source, key, given, targets.target, room, 0, &err))
         check(code, &err)
         if found is not None:
             found.extend((targets.places[i].width, targets.places[i].height) for i in range(targets.count))

@@ -15,7 +15,7 @@ from fastload._native.c_engine cimport (
     fl_shm_offer, fl_shm_offered, fl_shm_release_fd, fl_ticket_claim, fl_ticket_open, fl_watch_process,
 )
 from fastload._native.c_jpeg cimport fl_libjpeg_live
-from fastload._native.c_store cimport fl_files_live, fl_kept_live, fl_store_live, fl_table_live
+from fastload._native.c_store cimport fl_facts_live, fl_files_live, fl_kept_live, fl_store_live, fl_table_live
 
 
 cdef long _live_shared = 0, _live_shared_leases = 0
@@ -30,6 +30,7 @@ def live_handles():
         "stores": stores,
         "readers": readers,
         "files": fl_files_live(),
+        "facts": fl_facts_live(),
         "kept": fl_kept_live(),
         "tables": fl_table_live(),
         "jpegs": fl_libjpeg_live(),

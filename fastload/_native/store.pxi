@@ -2,10 +2,11 @@
 
 from fastload._native.c_common cimport fl_code, fl_error, fl_span
 from fastload._native.c_store cimport (
-    fl_shard_spec, fl_store, fl_store_add, fl_store_base, fl_store_close,
+    FL_RECORD_ENTRY, FL_RECORD_HEADER, fl_shard_spec, fl_store, fl_store_add, fl_store_base, fl_store_close,
     fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader,
     fl_store_reader_create,
-    fl_store_reader_free, fl_store_reader_get, fl_store_set_checksums, fl_store_set_rows,
+    fl_facts, fl_facts_create, fl_facts_free, fl_facts_keep, fl_store_reader_free, fl_store_reader_get,
+    fl_store_set_checksums, fl_store_set_facts, fl_store_set_rows, fl_store_vouches, fl_store_is_foreign,
     fl_store_place, fl_store_place_at, fl_store_place_offset, fl_store_shard_count, fl_store_shard_of,
     fl_store_shard_tree,
     fl_store_shards, fl_store_tree, fl_store_tree_column, FL_STORE_COLUMN_NAME,
@@ -54,6 +55,8 @@ cdef class Store:
     """
 
     cdef fl_store *ptr
+    cdef fl_facts *facts      # NULL: nothing is learnt of its images
+    cdef Kept kept
     # Idle ones: a call takes one, or makes one, and puts it back; under the GIL
     cdef fl_store_reader **readers
     cdef size_t idle, room
@@ -68,6 +71,7 @@ cdef class Store:
     def __dealloc__(self):
         self._free_readers()
         fl_store_close(self.ptr)
+        fl_facts_free(self.facts)
 
     cdef void _free_readers(self) noexcept:
         cdef size_t i
@@ -88,7 +92,7 @@ cdef class Store:
         self._free_readers()
 
     def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None,
-            Table places=None, columns=(), bint absent=False, bint guarded=False):
+            Table places=None, columns=(), bint absent=False, bint guarded=False, field=None):
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
         Args:
@@ -105,6 +109,8 @@ cdef class Store:
             absent: nothing of the file is on this machine: it is not opened, and `path` is its name; with
                 `places`.
             guarded: the file lies where others may write: a link in its place is not followed.
+            field: its samples are image files, and no records: the number of the image in records that are made
+                of them; with `places`, in which a checksum of 0 is one that is not known; None: they are records.
 
         Raises:
             ArgumentError: it does not follow the shard before, `stored` is less than `count`, or the table
@@ -126,6 +132,8 @@ cdef class Store:
         spec.stored = count if stored is None else stored
         spec.absent = absent
         spec.guarded = guarded
+        spec.foreign = field is not None
+        spec.field = 0 if field is None else field
         spec.base = NULL
         if folder is not None:
             spec.base = folder
@@ -280,8 +288,53 @@ cdef class Store:
         self.idle += 1
         return 0
 
-    def get(self, uint64_t index):
-        """A copy of sample index's record.
+    def learn(self, size_t room, Kept kept=None):
+        """Has readers learn of images of foreign shards that they are sound, and their entropy indexes; before
+        anything is read, after the last `add`.
+
+        Args:
+            room: bytes of memory that indexes may take.
+            kept: keeps all that on a disk; None: it stays in memory.
+
+        Raises:
+            ResourceError: no memory.
+        """
+        cdef fl_error err
+        self._open()
+        if self.facts is not NULL:
+            raise _errors.ArgumentError("this store learns already")
+        check(fl_facts_create(&self.facts, fl_store_count(self.ptr), room, &err), &err)
+        if kept is not None:
+            fl_facts_keep(self.facts, kept.ptr)
+            self.kept = kept
+        fl_store_set_facts(self.ptr, self.facts)
+
+    def vouches(self, uint64_t index):
+        """True if there is a checksum for the bytes of a sample in its shard's file, packed or learnt."""
+        self._open()
+        return bool(fl_store_vouches(self.ptr, index))
+
+    cdef object _got(self, uint64_t index, given, size_t head):
+        cdef fl_error err
+        cdef fl_code code
+        cdef fl_span span, elsewhere
+        cdef const uint8_t[::1] view
+        elsewhere.bytes, elsewhere.size = NULL, 0
+        self._open()
+        if given is not None:
+            view = given
+            elsewhere.bytes, elsewhere.size = _first(view), <size_t>view.shape[0]
+        cdef fl_store_reader *reader = self._take()
+        try:
+            with nogil:
+                code = fl_store_reader_get(reader, self.ptr, index, elsewhere, &span, &err)
+            check(code, &err)
+            return PyBytes_FromStringAndSize(<const char *>span.bytes + head, span.size - head)
+        finally:
+            self._give(reader)
+
+    def get(self, uint64_t index, given=None):
+        """A copy of sample index's record. `given`: its bytes, where the shard's file lacks them.
 
         Raises:
             SampleError: no such sample, or its bytes are not those that were packed; the message is the bare
@@ -289,15 +342,11 @@ cdef class Store:
             DatasetError: the shard cannot be read.
             ClosedError: closed, or opened by another process.
         """
-        cdef fl_error err
-        cdef fl_code code
-        cdef fl_span span
+        return self._got(index, given, 0)
+
+    def stored(self, uint64_t index):
+        """A copy of the bytes of sample index as its shard's file has them: its record, or, of a foreign shard, the
+        image's file. Raises as `get`."""
         self._open()
-        cdef fl_store_reader *reader = self._take()
-        try:
-            with nogil:
-                code = fl_store_reader_get(reader, self.ptr, index, &span, &err)
-            check(code, &err)
-            return PyBytes_FromStringAndSize(<const char *>span.bytes, span.size)
-        finally:
-            self._give(reader)
+        cdef bint foreign = index < fl_store_count(self.ptr) and fl_store_is_foreign(self.ptr, index)
+        return self._got(index, None, FL_RECORD_HEADER + FL_RECORD_ENTRY if foreign else 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import core
+from fastload.dataset.other_formats import size_of
 from fastload.errors import SampleError, TransformError
 from fastload.store import HEIGHT_COLUMN, WIDTH_COLUMN, DatasetReader, Field
 from fastload.store.columns import Values
@@ -39,17 +41,22 @@ class NativeImage:
         number: number in records; an array if it depends on the shard.
         planes: properties of the pixels, if they are not 8-bit RGB.
         sides: returns the stored heights and widths of all samples.
+        measure: reads the size of a sample's image, where the columns do not know it (0 x 0); None: they do.
+            Raises SampleError with the reason alone.
     """
 
     name: str
     number: int | npt.NDArray[np.uint16]
     planes: Planes | None
     sides: Callable[[], Sides]
+    measure: Callable[[int], Size] | None = None
 
     def size(self, index: int, max_pixels: int) -> Size:
         """The stored size of one sample's image. Raises SampleError with the reason alone where no image
         can have it."""
         height, width = (int(side[index]) for side in self.sides())
+        if not height and self.measure is not None:
+            height, width = self.measure(index)
         if height < 1 or width < 1:
             raise _reason(f"its columns say {width} x {height} pixels, which no image has")
         if height * width > max_pixels:
@@ -147,12 +154,21 @@ def _image(reader: DatasetReader, field: Field) -> NativeImage:
     schema = reader.schema
     height, width = (HEIGHT_COLUMN, WIDTH_COLUMN) if field == schema.image else schema.hidden_names(field)
     planes = Planes(field.name, field.channels, np.dtype(field.dtype).itemsize) if field.is_planes else None
+    foreign = reader.manifest.is_foreign and field == schema.image
     return NativeImage(
         field.name,
         number_of(reader, field.name),
         planes,
         lambda: (reader.values(height), reader.values(width)),
+        partial(_measured, reader) if foreign else None,
     )
+
+
+def _measured(reader: DatasetReader, index: int) -> Size:
+    if not reader.is_foreign(index):
+        return 0, 0
+    ((_, _, data),) = reader.record_fields(index)
+    return size_of(data)
 
 
 def number_of(reader: DatasetReader, name: str) -> int | npt.NDArray[np.uint16]:

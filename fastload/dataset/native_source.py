@@ -41,6 +41,7 @@ class NativeSource(TransformedDataset):
         takes_lists_indices: True if it has a list's idea of an index: True is 1.
         runs_programs_code: True if values are read by code of the program's, whose exceptions are then the
             sample's.
+        opens_images: True if Python opens images that native threads do not decode.
         seed: seed of the random transforms; None: none was given.
         positions: the samples that it stands for, by their index here, in order; None: all of them.
         takes_whole_samples: True if Python steps get whole samples.
@@ -50,6 +51,7 @@ class NativeSource(TransformedDataset):
     noun = "samples"
     takes_lists_indices = False
     runs_programs_code = False
+    opens_images: bool = False
     seed: int | None
     positions: npt.NDArray[np.int64] | None = None
     _has_boxes = False  # True if the engine has the boxes of each sample
@@ -204,8 +206,8 @@ class NativeSource(TransformedDataset):
         """A SampleError that names the sample and where it lies."""
 
     def load(self, index: int) -> npt.NDArray[np.uint8]:
-        """A sample's whole image as the program's code opens it, (height, width, 3), RGB. Asked only if
-        `runs_programs_code`."""
+        """A sample's whole image as the program's code opens it, or Pillow, (height, width, 3), RGB. Asked
+        only if `opens_images`."""
         raise NotImplementedError
 
     def own_error(self, index: int) -> Exception | None:

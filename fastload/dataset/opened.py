@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from typing_extensions import Buffer
 
 from fastload._native import core
 from fastload.common.urls import is_remote, shown
+from fastload.dataset.other_formats import decoded
 from fastload.dataset.query import Columns, ConditionEngine
 from fastload.dataset.sample_form import SampleForm
 from fastload.errors import ArgumentError, DatasetError, SampleError
+from fastload.remote.files import remote_files
 from fastload.store.form import Parts, same_fields
 from fastload.store.labels import LABEL
 from fastload.store.manifest import dataset_folder
@@ -128,16 +131,34 @@ class OpenedDataset:
         wide, files = [(width, height) for height, width in sizes], self.reader.files
         record = files.record(index) if files.remote else None
         found: list[tuple[int, int]] | None = [] if bounded else None
+
+        def made(record: Buffer | None, pixels: npt.NDArray[np.uint8] | None = None) -> list[Any]:
+            return self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record, found, pixels)
+
         try:
-            items = self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record, found)
+            items = made(record)
         except SampleError:
-            record = self.reader.healed(index) if record is None else None
-            if record is None:
-                raise
-            items = self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record, found)
+            try:
+                record = self.reader.healed(index) if record is None else None
+                if record is None:
+                    raise
+                items = made(record)
+            except SampleError:
+                if not self.reader.is_foreign(index):
+                    raise
+                items = made(None, self.load(index, source.max_pixels))
         if found is not None:
             images = [_first_pixels(image, *size) for image, size in zip(images, found, strict=True)]
         return images, items
+
+    def load(self, index: int, max_pixels: int) -> npt.NDArray[np.uint8]:
+        """The image of a foreign file that native threads do not decode, (height, width, 3), RGB. Raises
+        SampleError with the reason alone."""
+        try:
+            ((_, _, data),) = self.reader.record_fields(index)
+        except SampleError as error:
+            raise SampleError(error.reason, reason=error.reason) from None
+        return decoded(data, max_pixels)
 
     @property
     def conditions(self) -> ConditionEngine:
@@ -150,6 +171,13 @@ class OpenedDataset:
         if self._decoder is None:
             self._decoder = core.Decoder()
         return self._decoder
+
+    @property
+    def knows_sizes(self) -> bool:
+        """True if heights and widths of all images are known; of foreign ones they may not be."""
+        return all(
+            shard.foreign is None or "__height__" in shard.added for shard in self.reader.manifest.shards
+        )
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -195,21 +223,30 @@ class OpenOnUse:
         self.files.close()
 
 
-def files_of(path: str | os.PathLike[str], base: Path | None, options: Mapping[str, Any]) -> DatasetFiles:
-    """The files of a folder or of a URL. Raises ArgumentError if an argument does not go with it."""
+def files_of(
+    path: str | os.PathLike[str], base: Path | None, options: Mapping[str, Any], version: int | None = None
+) -> DatasetFiles:
+    """The files of a folder or of a URL, of that version.
+
+    Raises:
+        ArgumentError: an argument does not go with it.
+        DatasetError: there is no finished dataset.
+    """
     if isinstance(path, str) and is_remote(path):
         if base is not None:
             raise ArgumentError(
                 f"base={os.fspath(base)!r} goes with attached files on a disk: {shown(path)} holds "
                 "its images itself"
             )
-        from fastload.remote.files import remote_files  # asyncio and threads, which nobody else needs
-
         return remote_files(path, **options)
+    folder = dataset_folder(path).absolute()
+    files = DatasetFiles(folder, base)
+    if files.looked_at(version).is_foreign:
+        return remote_files(folder.as_uri(), **options, local=files)
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise ArgumentError(
             f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} "
             "is on a disk"
         )
-    return DatasetFiles(dataset_folder(path).absolute(), base)
+    return files

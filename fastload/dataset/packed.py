@@ -228,6 +228,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
                 "storage_options": storage_options,
                 "timeout": timeout,
             },
+            version,
         )
         self.path = files.name
         self._files = OpenOnUse(files, version)
@@ -335,8 +336,10 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Heights and widths of the stored images, pixels."""
-        return self.opened.sizes
+        """Heights and widths of the stored images, pixels; empty where they are not known."""
+        return (
+            self.opened.sizes if self.opened.knows_sizes else (np.empty(0, np.int32), np.empty(0, np.int32))
+        )
 
     @property
     def form(self) -> SampleForm:
@@ -594,6 +597,21 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     def healed(self, index: int) -> Buffer | None:
         return self.opened.reader.healed(index)
+
+    @property
+    def opens_images(self) -> bool:  # type: ignore[override]
+        return self.opened.reader.manifest.is_foreign
+
+    def load(self, index: int) -> npt.NDArray[np.uint8]:
+        try:
+            return self.opened.load(index, self.max_pixels)
+        except SampleError as error:
+            raise self.sample_error(index, error.reason) from None
+
+    def refusal(self) -> str | None:
+        if self.opens_images and self.plan.fixed_sizes is None and not self.opened.knows_sizes:
+            return "its images lie in a store, and their sizes are not known: end the transform at one size"
+        return None
 
     def check_fields(self, plan: Plan) -> None:
         """Raises TransformError where a plan would change the image and leave a delivered field behind that

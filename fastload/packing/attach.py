@@ -20,6 +20,7 @@ from fastload._native import core
 from fastload.common.files import expanded
 from fastload.common.urls import is_url
 from fastload.errors import ArgumentError, PackError
+from fastload.packing.attach_objects import attach_objects
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
@@ -27,7 +28,7 @@ from fastload.packing.options import AttachKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside, refuse_swapped
 from fastload.packing.summary import PackSummary
 from fastload.sources import Item, Placed, Source, open_source
-from fastload.sources.foreign import refuse_urls
+from fastload.sources.foreign import has_urls
 from fastload.sources.options import source_options
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
@@ -68,10 +69,15 @@ def attach(
     run = RunOptions.of(given)
     if is_url(out):
         raise ArgumentError(
-            "an attached dataset lies beside its images, in a folder: make a dataset at a URL with "
-            "`fastload pack`"
+            "an attached dataset is made in a folder; where its images lie in a store, `fastload push` sends "
+            "it to a URL"
         )
-    refuse_urls(source, "`attach` takes")
+    if has_urls(source):
+        if base is not None:
+            raise ArgumentError(
+                f"base={os.fspath(base)!r} is a folder of files, and {source!r} lies in a store"
+            )
+        return attach_objects(source, out, chosen, run, source_options(given), check="check" in options)
     refuse_swapped("attach", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)

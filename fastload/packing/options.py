@@ -481,6 +481,9 @@ class PackKeywords(_SampleKeywords, _EncodeKeywords, total=False):
 class AttachKeywords(_SampleKeywords, _CheckKeywords, total=False):
     """Options that `attach` takes, likewise."""
 
+    storage_options: Mapping[str, object] | None
+    timeout: float | str | None
+
 
 class AppendKeywords(_SampleKeywords, _ShardKeywords, total=False):
     """Options that `append` takes, likewise."""

@@ -24,7 +24,7 @@ _Words = npt.NDArray[np.uint32]
 # ---- record.pxi, image.pxi, planes.pxi, status.pxi, table.pxi: numbers that classes of kinds and codecs have
 
 KIND_JPEG, KIND_RAW, KIND_BYTES, KIND_TEXT, KIND_JSON, KIND_INDEX, KIND_PLACE = range(1, 8)
-KIND_PLANES, KIND_VARYING, KIND_DCT = 8, 9, 10
+KIND_PLANES, KIND_VARYING, KIND_DCT, KIND_FILE = 8, 9, 10, 13
 IMAGE_KINDS = MappingProxyType({"jpeg": 1, "dct": 10, "planes": 8, "raw": 2, "png": 11, "webp": 12})
 RECORD_INDEX = 1 << 15
 MAX_PIXELS = 1 << 28

@@ -370,7 +370,7 @@ class Tries:
         if advice := failure.advice or self._advice(failure):
             text = f"{text}; {advice}"
         kind = RemoteMissingError if failure.kind == "missing" else RemoteError
-        return kind(text, url=self.url, tries=self.count)
+        return kind(text, url=self.url, tries=self.count, sure=is_sure(failure, known=False))
 
     def _note(self, failure: Failure) -> None:
         self.last = failure

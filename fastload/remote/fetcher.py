@@ -24,12 +24,14 @@ NOTE [ fetcher: what is fetched when ]
    and find by the checksum which sample is damaged.
 7. Every failure here is the error of the requests that wait for it: no request waits for a unit that nobody
    fetches.
+8. A foreign object that is gone, was replaced, or may not be read is the error of the samples in it alone.
 All of this runs in the thread of the FetchLoop; nothing here is locked.
 
-Ranges are not asked for with If-Match. The checksum of each record says more than an ETag: bytes of another
-object never pass for a sample's, and an object that is uploaded again unchanged, with another ETag, stays
-readable. A range with a check of the ETag takes obstore two calls and a fifth more CPU, and the ETags of all
-shards are requests that opening a dataset does not need.
+Ranges of the dataset's own objects are not asked for with If-Match. The checksum of each record says more
+than an ETag: bytes of another object never pass for a sample's, and an object that is uploaded again
+unchanged, with another ETag, stays readable. A range with a check of the ETag takes obstore two calls and a
+fifth more CPU, and the ETags of all shards are requests that opening a dataset does not need. Of foreign
+objects no checksums are known before they are read: there the ETag says what the bytes are of.
 """
 
 from __future__ import annotations
@@ -49,8 +51,10 @@ from fastload.errors import RemoteError
 from fastload.health import tracing
 from fastload.remote.dataset_cache import CachedFile, CachedShard, DatasetCache
 from fastload.remote.failures import BytesCheck
+from fastload.remote.foreign import ForeignObjects
 from fastload.remote.objects import MOST, Objects, remote_error
-from fastload.remote.requests import Pass, Request, Unit
+from fastload.remote.requests import LostObjectError, Pass, Request, Unit
+from fastload.store.entries import ShardEntry
 
 SMALL_BYTES = 256 << 10
 """A request of fewer bytes is small."""
@@ -325,7 +329,9 @@ class Fetcher:
     """Runs the requests for one dataset in one process. See NOTE [ fetcher: what is fetched when ].
 
     Args:
-        objects: the objects of the dataset.
+        name: URL of the dataset for messages.
+        objects: the objects of the dataset; None: it lies in a folder.
+        foreign: the objects that its foreign shards are.
         cache: the cache of the dataset.
         shards: the shards in the cache.
         timeout: seconds after which units that another process has claimed are fetched here, at most
@@ -333,9 +339,16 @@ class Fetcher:
     """
 
     def __init__(
-        self, objects: Objects, cache: DatasetCache, shards: list[CachedFile], timeout: float
+        self,
+        name: str,
+        objects: Objects | None,
+        foreign: ForeignObjects,
+        cache: DatasetCache,
+        shards: list[CachedFile],
+        timeout: float,
     ) -> None:
-        self.objects = objects
+        self._objects = objects
+        self._foreign = foreign
         self.cache = cache
         self.fetched = 0
         """Bytes of all ranges that were fetched."""
@@ -352,7 +365,7 @@ class Fetcher:
         self._bytes = 0
         self._tasks: dict[asyncio.Task[None], UnitRange] = {}
         self._looking = False
-        self._error = partial(remote_error, objects.url)
+        self._error = partial(remote_error, name)
 
     def begin(self, owner: Pass) -> None:
         """Registers a pass; the fetcher ends it if its owner does not before."""
@@ -723,8 +736,25 @@ class Fetcher:
             bad, began = shard.damaged(span.first, span.last, memoryview(data)), now
             return not bad
 
-        data = await self.objects.fetch(shard.entry.file, span.start, span.stop, BytesCheck(holds))
+        data = await self._read(shard, span, BytesCheck(holds))
         return data, [unit for unit in range(span.first, span.last + 1) if unit not in bad]
+
+    async def _read(self, file: CachedFile, span: UnitRange, check: BytesCheck) -> Buffer:
+        """The bytes of a span. Raises RemoteError."""
+        entry = file.entry
+        if not isinstance(entry, ShardEntry) or entry.foreign is None:
+            assert self._objects is not None
+            return await self._objects.fetch(entry.file, span.start, span.stop, check)
+        lost = None
+        try:
+            return await self._foreign.fetch(
+                entry.foreign.url, span.start, span.stop, check, entry.foreign.etag
+            )
+        except RemoteError as error:
+            if not error.sure:
+                raise
+            lost = LostObjectError(str(error), url=error.url, tries=error.tries, sure=True)
+        raise lost
 
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         for request in self._waiting.pop(unit, ()):

@@ -44,7 +44,15 @@ from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES
 from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
 from fastload.store.reader import DatasetFiles
-from fastload.store.sidecar import PLACES, Section, Sidecars, add_directory, damaged_column, directory_of
+from fastload.store.sidecar import (
+    PLACES,
+    Section,
+    Sidecars,
+    add_directory,
+    damaged_column,
+    directory_of,
+    unplaced,
+)
 
 TIMEOUT_S = 60.0
 """Default of `timeout`: seconds within which a request is tried again."""
@@ -62,6 +70,8 @@ class RemoteFiles(DatasetFiles):
             ones.
         storage_options: options of the store, as `open_objects` takes them.
         timeout: seconds within which a request is tried again.
+        local: the files of a dataset in a folder whose images lie in objects of a store; None: all of it
+            lies below the URL, or in such objects.
 
     Attributes:
         mean_bytes: mean size of a record, once the dataset is open.
@@ -77,8 +87,10 @@ class RemoteFiles(DatasetFiles):
         cache_size: int | str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         timeout: float = TIMEOUT_S,
+        local: DatasetFiles | None = None,
     ) -> None:
-        self.name = shown(url)
+        self.name = shown(url) if local is None else local.name
+        self._local = local
         self._arguments = normalized(url), cache, cache_size, dict(storage_options or {}), timeout
         self.cache_folder = (default_folder() if cache is None else Path(expanded(cache))).absolute()
         self._session: Session | None = None
@@ -98,7 +110,8 @@ class RemoteFiles(DatasetFiles):
         ] = {}  # records in memory, by sample, and the number of blocks that hold each
 
     def __reduce__(self) -> tuple[object, ...]:
-        return RemoteFiles, (*self._arguments[:3], sendable(self._arguments[3]), self._arguments[4])
+        url, cache, size, options, timeout = self._arguments
+        return RemoteFiles, (url, cache, size, sendable(options), timeout, self._local)
 
     @property
     def session(self) -> Session:
@@ -108,7 +121,7 @@ class RemoteFiles(DatasetFiles):
             with self._lock:
                 found = self._session
                 if found is None or found.pid != os.getpid():
-                    before, found = found, Session(*self._arguments)
+                    before, found = found, Session(*self._arguments, self._local is not None)
                     if before is not None:
                         found.shards = before.shards
                         if before.manifest is not None:
@@ -133,6 +146,8 @@ class RemoteFiles(DatasetFiles):
 
     def manifest(self, version: int | None = None) -> Manifest:
         """The dataset's manifest: one request, and one more for an older version. Raises DatasetError."""
+        if self._local is not None:
+            return self._local.manifest(version)
         now = self._manifest(MANIFEST_NAME)
         if version is None or version == now.version:
             return now
@@ -149,6 +164,7 @@ class RemoteFiles(DatasetFiles):
     def _manifest(self, name: str) -> Manifest:
         session = self.session
         try:
+            assert session.objects is not None
             (found,) = session.together([partial(read_manifest, session.objects, name)])
         except RemoteMissingError as error:
             if name != MANIFEST_NAME:
@@ -163,19 +179,21 @@ class RemoteFiles(DatasetFiles):
 
     def check(self, manifest: Manifest) -> None:
         """Checks that all files of the dataset lie at its URL. Raises DatasetError."""
-        check_places(manifest, str(self.name))
+        if self._local is None:
+            check_places(manifest, str(self.name))
 
     def open_shards(self, manifest: Manifest) -> Sidecars:
         """Makes the files of shards and sidecars in the cache ready, and returns the dataset's sidecars.
         Raises DatasetError."""
         session = self.session
         rows = {shard.rows: None for shard in manifest.shards if shard.rows is not None}
-        directories = {directory_of(segment): segment for segment in manifest.sidecars}
+        remote = manifest.sidecars if self._local is None else ()
+        directories = {directory_of(segment): segment for segment in remote}
         wanted = [*directories, *rows]
         data = dict(
             zip(wanted, session.together([partial(self.segment, segment) for segment in wanted]), strict=True)
         )
-        sidecars, cached = Sidecars(), []
+        sidecars, cached = Sidecars() if self._local is None else self._local.open_shards(manifest), []
         for directory, segment in directories.items():
             before = len(sidecars)
             with suppress(DatasetError):
@@ -185,6 +203,8 @@ class RemoteFiles(DatasetFiles):
         found = []
         for shard in manifest.shards:
             section = sidecars.get(shard)
+            if section is None and shard.foreign is not None:
+                raise unplaced(shard)
             if section is None:
                 raise DatasetError(
                     f"{self.name} has no sidecar that says where {shard.file} has its samples: put "
@@ -291,10 +311,13 @@ class RemoteFiles(DatasetFiles):
         return None
 
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
-        """The checked bytes of a segment: from the cache, or fetched and kept there."""
+        """The checked bytes of a segment: from the folder or the cache, or fetched and kept there."""
+        if self._local is not None:
+            return self._local.segment(segment, into)
         data = self._cached_segment(segment)
         if data is None:
             check = BytesCheck(lambda body: core.crc32c(memoryview(body)) == segment.crc32c)
+            assert self.session.objects is not None
             body = memoryview(
                 self.session.objects.get_range(
                     segment.file, segment.offset, segment.offset + segment.bytes, check
@@ -484,8 +507,23 @@ class RemoteFiles(DatasetFiles):
                 start, size = self.shards[shard].groups.place(row)
                 yield at, memoryview(found[1])[start - found[0] : start - found[0] + size]
 
+    def lost(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, str]]:
+        """(position in `indices`, reason) of the samples in foreign objects that a finished request found
+        lost."""
+        if not request.lost:
+            return
+        shards, _, units = (each.tolist() for each in self.known_units(indices))
+        for at, unit in enumerate(zip(shards, units, strict=True)):
+            if unit in request.lost:
+                yield at, str(request.lost[unit])
+
+    def _raise_lost(self, request: Request) -> None:
+        """Raises SampleError where the object of a request's sample is lost."""
+        for error in request.lost.values():
+            raise SampleError("", reason=str(error))
+
     def record(self, index: int) -> Buffer | None:
-        """The record of a sample that the cache lacks, from memory; None: the cache has it. Raises
+        """The bytes of a sample that the cache lacks, from memory; None: the cache has them. Raises
         RemoteError, SampleError."""
         held = self._held.get(index)
         record = None if held is None else held[0]
@@ -494,6 +532,7 @@ class RemoteFiles(DatasetFiles):
             if request is None:
                 return None
             self.session.wait(request)
+            self._raise_lost(request)
             record = next((found for _, found in self.taken(request, np.array([index], np.int64))), None)
         if record is not None and not self._is_good(index, record):
             raise SampleError(
@@ -539,7 +578,7 @@ class RemoteFiles(DatasetFiles):
                         self._held[index] = kept, holders - 1
 
     def heal(self, index: int) -> Buffer:
-        """The record of a sample whose bytes in the cache were damaged, fetched again. Raises RemoteError,
+        """The bytes of a sample that in the cache were damaged, fetched again. Raises RemoteError,
         SampleError."""
         where = np.array([index], np.int64)
         (shard,), (row,) = (each.tolist() for each in self.rows(where))
@@ -551,6 +590,7 @@ class RemoteFiles(DatasetFiles):
         request = Request([(shard, unit)], 0, heal=True)
         self.session.add(request)
         self.session.wait(request)
+        self._raise_lost(request)
         record = next(found for _, found in self.taken(request, where))
         if not self._is_good(index, record):
             raise SampleError(
@@ -622,13 +662,13 @@ def remote_files(
     cache_size: str | int | None,
     storage_options: object,
     timeout: float | str | None,
+    local: DatasetFiles | None = None,
 ) -> RemoteFiles:
     """RemoteFiles made of a user's arguments. Raises ArgumentError."""
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")
-    return RemoteFiles(
-        url, cache, cache_size, storage_options, TIMEOUT_S if timeout is None else parse_timeout(timeout)
-    )
+    seconds = TIMEOUT_S if timeout is None else parse_timeout(timeout)
+    return RemoteFiles(url, cache, cache_size, storage_options, seconds, local)
 
 
 def begin_pass(

@@ -34,7 +34,7 @@ from fastload.common.urls import shown
 from fastload.errors import RemoteError
 from fastload.remote.client import open_objects
 from fastload.remote.credentials import sendable
-from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects
+from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
 
 BLOCK = 4 << 20
 """Bytes of a block; a block takes longer to come than a request takes to begin, at 50 ms and 80 MB/s."""
@@ -113,6 +113,13 @@ class ForeignObjects:
             )
         return self._client(folder).get_range(name, start, stop, etag=info.etag)
 
+    async def fetch(
+        self, url: str, start: int, stop: int, wrong: Wrong | None = None, etag: str | None = None
+    ) -> Buffer:
+        """Awaits bytes start .. stop-1 of an object, as `Objects.fetch`."""
+        folder, name = _split(url)
+        return await self._client(folder).fetch(name, start, stop, wrong, etag)
+
     def read(self, url: str, start: int, stop: int) -> Buffer:
         """The same, in blocks where reads follow each other. See NOTE [ foreign: two ways to read ]."""
         size = self.info(url).size  # which also makes what is this process's
@@ -145,6 +152,10 @@ class ForeignObjects:
                 self._blocks.popitem(last=False)
         self._blocks.move_to_end(key)
         return found
+
+    def close(self) -> None:
+        """Ends connections and threads; idempotent."""
+        _close(self._pid, self._threads, self._clients)
 
     def _client(self, folder: str) -> Objects:
         with self._lock:

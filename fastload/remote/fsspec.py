@@ -89,11 +89,7 @@ class FsspecObjects(Objects):
         afterwards."""
         if start >= stop:
             return b""
-        path = self._path(name)
-
-        def read() -> tuple[Buffer, str | None]:
-            body = self._fs.cat_file(path, start=start, end=stop)
-            return body, None if etag is None else _info(name, self._fs.info(path)).etag
+        read = self._reading(name, start, stop, etag)
 
         def failure_of(found: tuple[Buffer, str | None]) -> Failure | None:
             body, tag = found
@@ -103,21 +99,33 @@ class FsspecObjects(Objects):
 
         return self._run(read, self._tries(f"reading bytes {start}-{stop - 1} of", name), name, failure_of)[0]
 
-    async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
+    def _reading(
+        self, name: str, start: int, stop: int, etag: str | None
+    ) -> Callable[[], tuple[Buffer, str | None]]:
+        """Reads bytes of an object, and then, if one is asked for, its ETag."""
+        path = self._path(name)
+
+        def read() -> tuple[Buffer, str | None]:
+            body = self._fs.cat_file(path, start=start, end=stop)
+            return body, None if etag is None else _info(name, self._fs.info(path)).etag
+
+        return read
+
+    async def fetch(
+        self, name: str, start: int, stop: int, wrong: Wrong | None = None, etag: str | None = None
+    ) -> Buffer:
         """Awaits bytes start .. stop-1 of an object."""
         if start >= stop:
             return b""
-        path = self._path(name)
+        read = self._reading(name, start, stop, etag)
         tries = self._tries(f"reading bytes {start}-{stop - 1} of", name)
         with self._stalls.watch(tries, asyncio.get_running_loop()):
             while True:
                 self._check()
-                future = self._submit(lambda: self._fs.cat_file(path, start=start, end=stop))
+                future = self._submit(read)
                 try:
-                    body: Buffer = await asyncio.wait_for(
-                        asyncio.wrap_future(future), max(tries.left(), 0.001)
-                    )
-                    failure = wrong_length(body, stop - start)
+                    body, tag = await asyncio.wait_for(asyncio.wrap_future(future), max(tries.left(), 0.001))
+                    failure = REPLACED if tag != etag else wrong_length(body, stop - start)
                 except asyncio.CancelledError:
                     self._threads.give_up(future)
                     raise

@@ -83,6 +83,8 @@ def data_files(manifest: Manifest) -> tuple[DataFile, ...]:
     for shard in manifest.shards:
         for segment in (*shard.added.values(), *(() if shard.rows is None else (shard.rows,))):
             add(segment)
+        if shard.foreign is not None:
+            continue  # somebody else's, which stays where it is
         part = Part(0, shard.bytes, shard.crc32c)
         shards[shard.folder, shard.file] = DataFile(shard.folder, shard.file, (part,), whole=True)
     beside = (

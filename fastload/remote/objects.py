@@ -151,7 +151,9 @@ class Objects(ABC):
         the one that was opened; with `etag` of that which has this tag alone."""
 
     @abstractmethod
-    async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
+    async def fetch(
+        self, name: str, start: int, stop: int, wrong: Wrong | None = None, etag: str | None = None
+    ) -> Buffer:
         """Awaits bytes start .. stop-1 of an object; as `get_range`."""
 
     @abstractmethod

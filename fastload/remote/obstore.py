@@ -403,19 +403,9 @@ class ObstoreObjects(Objects):
         """Reads bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
-        replaced = False
 
-        async def tagged(store: ObjectStore) -> Buffer:
-            nonlocal replaced
-            options: dict[str, Any] = {"range": (start, stop)}
-            if etag is not None and not etag.startswith("W/"):  # a weak tag matches nothing, by RFC 9110
-                options["if_match"] = etag
-            result = await self._obstore.get_async(store, name, options=options)
-            replaced = _info(name, result.meta).etag != etag  # of a store that does not know the condition
-            return b"" if replaced else await result.bytes_async()
-
-        def failure_of(body: Buffer) -> Failure | None:
-            if replaced:
+        def failure_of(body: Buffer | None) -> Failure | None:
+            if body is None:
                 return REPLACED
             return wrong_length(body, stop - start) or (None if wrong is None else wrong(body))
 
@@ -425,13 +415,26 @@ class ObstoreObjects(Objects):
             lambda store: (
                 self._obstore.get_range_async(store, name, start=start, end=stop)
                 if etag is None
-                else tagged(store)
+                else self._tagged(store, name, start, stop, etag)
             ),
             failure_of,
         )
         return body
 
-    async def fetch(self, name: str, start: int, stop: int, wrong: Wrong | None = None) -> Buffer:
+    async def _tagged(self, store: ObjectStore, name: str, start: int, stop: int, etag: str) -> Buffer | None:
+        """Bytes of an object that has this tag; None: it has another by now."""
+        options: dict[str, Any] = {"range": (start, stop)}
+        if not etag.startswith("W/"):  # a weak tag matches nothing, by RFC 9110
+            options["if_match"] = etag
+        result = await self._obstore.get_async(store, name, options=options)
+        if _info(name, result.meta).etag != etag:  # of a store that does not know the condition
+            return None
+        body: Buffer = await result.bytes_async()
+        return body
+
+    async def fetch(
+        self, name: str, start: int, stop: int, wrong: Wrong | None = None, etag: str | None = None
+    ) -> Buffer:
         """Awaits bytes start .. stop-1 of an object."""
         if start >= stop:
             return _no_bytes(start, stop)
@@ -443,7 +446,11 @@ class ObstoreObjects(Objects):
                 store = self._store()
                 began = time.monotonic()
                 first = tries.last is None
-                if first and stop - start < SMALL_BYTES:
+                if etag is not None:
+                    request = self._cancellable(
+                        asyncio.ensure_future(self._tagged(store, name, start, stop, etag))
+                    )
+                elif first and stop - start < SMALL_BYTES:
                     request = self._gathered.fetch(store, name, start, stop)
                 else:
                     request = self._cancellable(
@@ -452,10 +459,10 @@ class ObstoreObjects(Objects):
                 try:
                     # The first try is bounded by the store's own limit on a request, which is `timeout`; a
                     # later one by what is left.
-                    body: Buffer = await (
+                    body: Buffer | None = await (
                         request if first else asyncio.wait_for(request, max(tries.left(), 0.001))
                     )
-                    failure = wrong_length(body, stop - start)
+                    failure = REPLACED if body is None else wrong_length(body, stop - start)
                 except asyncio.CancelledError:
                     if self._closed:
                         raise ClosedError(
@@ -467,6 +474,7 @@ class ObstoreObjects(Objects):
                 if failure is None and wrong is not None:
                     failure = wrong(body)
                 if failure is None:
+                    assert body is not None
                     if self._busy.failure is not None:
                         self._busy.answered()
                     return body

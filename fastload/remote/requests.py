@@ -37,6 +37,11 @@ Unit = tuple[int, int]
 ]."""
 
 
+class LostObjectError(RemoteError):
+    """A foreign object is gone, was replaced, or may not be read: the samples in it are bad, and no
+    others."""
+
+
 class Request:
     """A request for units of a dataset, and its results.
 
@@ -52,7 +57,8 @@ class Request:
         size: bytes of all samples that are asked for, cached or not.
         taken: the units that were fetched and not kept in the cache: (start in the shard's file, bytes) by
             unit.
-        error: error of the first unit that could not be fetched; None: there was none.
+        lost: units of foreign objects that cannot be read any more, each with the reason.
+        error: error of the first unit that could not be fetched otherwise; None: there was none.
         share: the request's share of a pass; None: it belongs to no known pass.
     """
 
@@ -70,6 +76,7 @@ class Request:
         self.heal = heal
         self.share = share
         self.taken: dict[Unit, tuple[int, Buffer]] = {}
+        self.lost: dict[Unit, LostObjectError] = {}
         self.error: RemoteError | None = None
         self._left = set(self.units)
         self._owner = None if owner is None else weakref.ref(owner)
@@ -97,8 +104,12 @@ class Request:
         self._settle(unit)
 
     def failed(self, unit: Unit, error: RemoteError) -> None:
-        """Notes that a unit cannot be fetched."""
-        self.error = self.error or error
+        """Notes that a unit cannot be fetched: all of the request fails, unless that is its object's
+        fault."""
+        if isinstance(error, LostObjectError):
+            self.lost[unit] = error
+        else:
+            self.error = self.error or error
         self._settle(unit)
 
     def _settle(self, unit: Unit) -> None:

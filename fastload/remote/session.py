@@ -16,6 +16,7 @@ from typing import Any
 from typing_extensions import TypeVarTuple, Unpack
 
 from fastload.common.signals import SIGNALS_S
+from fastload.common.urls import shown
 from fastload.errors import ClosedError, RemoteError
 from fastload.remote import fetch_loop
 from fastload.remote.cache_folder import RENEWED_S, CacheFolder
@@ -23,6 +24,7 @@ from fastload.remote.client import open_objects
 from fastload.remote.dataset_cache import CachedFile, DatasetCache
 from fastload.remote.fetch_loop import FetchLoop
 from fastload.remote.fetcher import Fetcher
+from fastload.remote.foreign import ForeignObjects
 from fastload.remote.objects import Objects
 from fastload.remote.replaced import ReplacedCheck
 from fastload.remote.requests import HeldRoom, Request
@@ -61,8 +63,17 @@ class Session:
 
     It ends with its last reference, if it is not closed before. A forked child touches nothing of it.
 
+    Args:
+        url: URL of the dataset; of a folder, a ``file://`` URL.
+        cache, size: folder and size of all caches, as `CacheFolder` takes them.
+        options: options of the store, as `open_objects` takes them.
+        timeout: seconds within which a request is tried again.
+        local: True if the dataset lies in a folder, and foreign objects alone in a store.
+
     Attributes:
-        objects: connections to the store.
+        name: URL for messages.
+        objects: connections to the store; None where the dataset lies in a folder.
+        foreign: connections to stores of foreign objects.
         cache: the dataset's cache, in `folder`.
         shards: the shards in the cache, once the dataset is open, and after them its sidecars.
         manifest: the manifest of those shards.
@@ -76,20 +87,24 @@ class Session:
         size: int | str | None,
         options: Mapping[str, Any],
         timeout: float,
+        local: bool = False,
     ) -> None:
         self.loop: FetchLoop | None = None
+        self.name = shown(url)
         self.pid = os.getpid()
         self.timeout = timeout
         self.shards: list[CachedFile] = []
         self.manifest: Manifest | None = None
         self._fetcher: Fetcher | None = None
         self._lock = threading.Lock()
-        self.objects = open_objects(url, options, timeout)
+        self.objects = None if local else open_objects(url, options, timeout)
+        self.foreign = ForeignObjects(options, timeout)
         try:
             self.folder = CacheFolder(cache, size)
             self.cache = DatasetCache(self.folder, url, _endpoints(options))
         except BaseException:
-            self.objects.close()
+            if self.objects is not None:
+                self.objects.close()
             raise
         self.loop = fetch_loop.acquire()
         _open.add(self)
@@ -100,13 +115,16 @@ class Session:
         """The fetcher of the shards, made on first use."""
         with self._lock:
             if self._fetcher is None:
-                self._fetcher = Fetcher(self.objects, self.cache, self.shards, self.timeout)
+                self._fetcher = Fetcher(
+                    self.name, self.objects, self.foreign, self.cache, self.shards, self.timeout
+                )
             return self._fetcher
 
     def opened(self, manifest: Manifest) -> None:
         """Notes that the dataset of a manifest is open: from now on its objects are known to be there."""
         self.manifest = manifest
-        self.objects.opened = ReplacedCheck(self.objects, manifest)
+        if self.objects is not None:
+            self.objects.opened = ReplacedCheck(self.objects, manifest)
 
     @property
     def fetched(self) -> tuple[int, int]:
@@ -121,13 +139,13 @@ class Session:
     def room(self) -> HeldRoom:
         """Room in memory that the passes of this process share. Raises ClosedError."""
         if self.loop is None:
-            raise ClosedError(f"{self.objects.url} was closed: open it again")
+            raise ClosedError(f"{self.name} was closed: open it again")
         return self.loop.room
 
     def call(self, function: Callable[[Unpack[Ts]], object], *arguments: Unpack[Ts]) -> None:
         """Schedules a call of a function in the thread that fetches. Raises ClosedError."""
         if self.loop is None:
-            raise ClosedError(f"{self.objects.url} was closed: open it again")
+            raise ClosedError(f"{self.name} was closed: open it again")
         self.loop.call(function, *arguments)
 
     @property
@@ -139,7 +157,7 @@ class Session:
         """Waits for the end of a request. Raises RemoteError, ClosedError."""
         while not request.wait(SIGNALS_S):
             if not self.running and not request.finished:
-                raise ClosedError(f"{self.objects.url}: this process fetches nothing any more")
+                raise ClosedError(f"{self.name}: this process fetches nothing any more")
         if request.error is not None:
             raise request.error.with_traceback(None)
 
@@ -170,7 +188,8 @@ class Session:
         loop, self.loop = self.loop, None
         if loop is None or self.pid != os.getpid():
             return
-        loop.finish(_end, self._fetcher, self.cache, self.folder, self.objects, wait=wait)
+        stores = (self.foreign,) if self.objects is None else (self.objects, self.foreign)
+        loop.finish(_end, self.name, self._fetcher, self.cache, self.folder, stores, wait=wait)
         fetch_loop.release(loop, wait)
 
     def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -190,16 +209,21 @@ atexit.register(_at_exit)
 
 
 def _end(
-    fetcher: Fetcher | None, cache: DatasetCache, folder: CacheFolder, objects: Objects
+    name: str,
+    fetcher: Fetcher | None,
+    cache: DatasetCache,
+    folder: CacheFolder,
+    stores: Sequence[Objects | ForeignObjects],
 ) -> list[asyncio.Task[None]]:
     """Ends a session in the thread that fetches: there, no write to a file is under way while it is
     closed. Returns the cancelled tasks."""
     tasks: list[asyncio.Task[None]] = []
     if fetcher is not None:
-        tasks = fetcher.stop(RemoteError(f"{objects.url} was closed while it was read", url=objects.url))
+        tasks = fetcher.stop(RemoteError(f"{name} was closed while it was read", url=name))
     cache.close()
     folder.close()
-    objects.close()
+    for store in stores:
+        store.close()
     return tasks
 
 

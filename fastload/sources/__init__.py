@@ -32,7 +32,7 @@ from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed,
 from fastload.sources.ray_data import with_rows
 from fastload.store import MANIFEST_NAME, Manifest
 
-__all__ = ["Item", "Place", "Placed", "Source", "open_source"]
+__all__ = ["Item", "Place", "Placed", "Source", "foreign_objects", "open_source"]
 
 _GIVE = (
     "give a folder of class folders, a dataset in the layout of COCO, VOC, YOLO, Cityscapes or "
@@ -129,13 +129,18 @@ def _is_foreign(given: Given) -> bool:
 
 def _open_foreign(given: Given) -> Source:
     """Tars, or Parquet, Arrow or TFRecord files in a store: those that URLs name, or that lie below one."""
+    return _open_files(_foreign_patterns(given), given.boxes)
+
+
+def _foreign_patterns(given: Given) -> list[str]:
+    """The URLs and patterns of files in a store, of kinds of which there are sources. Raises PackError."""
     patterns: list[str] = []
     for url in each_of(given.source):
         if not isinstance(url, ForeignURL):
             raise PackError(f"{url} is no URL, and others are: pack them one by one")
         for refused in (tar.COMPRESSED, tfrecord.COMPRESSED):
             if refused.recognise(Given(url, given.options)):
-                return refused.open(Given(url, given.options))
+                refused.open(Given(url, given.options))
         named = any(kind.named(url) for kind in FILES) or any(mark in url.url for mark in "*{[")
         patterns += [url] if named else in_folder(url, [kind.named for kind in FOREIGN])
     kind = _kind(patterns[0])
@@ -144,7 +149,19 @@ def _open_foreign(given: Given) -> Source:
             f"{patterns[0]}: of URLs, .tar, .parquet, .arrow and TFRecord files can be packed; copy others "
             "to a disk first"
         )
-    return _open_files(patterns, given.boxes)
+    return patterns
+
+
+def foreign_objects(source: object, options: SourceOptions) -> tuple[Files, list[ForeignURL]]:
+    """The kind of the files in a store that URLs and patterns stand for, and each of them, in their order.
+    Raises as `open_source` does."""
+    given = Given(with_urls(source, options.storage_options, options.timeout), options)
+    patterns = _foreign_patterns(given)
+    kinds = {_kind(pattern) for pattern in patterns}
+    if len(kinds) > 1:
+        raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
+    found = tar.expand_all(patterns, "object")
+    return kinds.pop(), [each for each in found if isinstance(each, ForeignURL)]
 
 
 def _open_source(given: Given) -> Source:

@@ -52,6 +52,9 @@ IMAGES = tuple(dict.fromkeys(("jpg", "jpeg", *(codec.ending for codec in CODECS.
 """Extensions of pictures."""
 HEADER_BYTES = 1 << 20
 """Limit on a tar header: long names and pax records take some hundred bytes."""
+NOTED_BYTES = 16 << 10
+"""Bytes of a member beside an image up to which it is read with the headers, where the tar lies in a store:
+it lies between two of them."""
 
 Member = tuple[str, int, int]
 """(extension, offset of the data, size) of a member."""
@@ -68,7 +71,8 @@ class Tars:
     Attributes:
         title: name of the source as the user gave it.
         paths: the files.
-        rows: a triple for each sample, (number of the file, key, members), as `marshal` writes them.
+        rows: of each sample (number of the file, key, members, bytes of members that were read with the
+            headers, by extension), as `marshal` writes them.
         comments: comment of each file's global pax header; "" if it has none.
         left_out: members that belong to no sample.
 
@@ -130,8 +134,8 @@ class TarSamples(Listed):
 
     def _sample(self, position: int) -> tuple[int, str, tuple[Member, ...]]:
         """(number of the file, key, members) of a sample."""
-        found: tuple[int, str, tuple[Member, ...]] = marshal.loads(self._rows[position])
-        return found
+        number, key, parts, _ = marshal.loads(self._rows[position])
+        return number, key, parts
 
     def _extensions(self, position: int) -> list[str]:
         return [extension for extension, _, _ in self._sample(position)[2]]
@@ -143,6 +147,9 @@ class TarSamples(Listed):
         return self._part(position, number, extension, offset, size)
 
     def _part(self, position: int, number: int, extension: str, offset: int, size: int) -> bytes:
+        noted: bytes | None = marshal.loads(self._rows[position])[3].get(extension)
+        if noted is not None:
+            return noted
         if size > FILE_BYTES:
             raise PackError(
                 f"{self.name(position)}: its .{extension} has {size:,} bytes, more than the limit of "
@@ -277,7 +284,7 @@ def _index(path: str, number: int, left_out: Notices, rows: Texts) -> str:
 
 
 def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notices, rows: Texts) -> str:
-    key, parts = "", list[Member]()
+    key, parts, noted = "", list[Member](), dict[str, bytes]()
     last = -1
     with tarfile.open(fileobj=_Headers(file), mode="r:") as tar:  # type: ignore[call-overload]
         for member in tar:
@@ -300,15 +307,22 @@ def _members(path: str, number: int, file: BinaryIO, size: int, left_out: Notice
             this = os.path.join(folder, stem)
             if this != key:
                 if parts:
-                    rows.append(marshal.dumps((number, key, tuple(parts))))
-                key, parts = this, []
+                    rows.append(marshal.dumps((number, key, tuple(parts), noted)))
+                key, parts, noted = this, [], {}
             if any(extension.lower() == known for known, _, _ in parts):
                 raise PackError(f"{path}: {member.name} is there twice in one sample")
             parts.append((extension.lower(), member.offset_data, member.size))
+            if isinstance(path, ForeignURL) and member.size <= NOTED_BYTES and not _is_picture(extension):
+                file.seek(member.offset_data)
+                noted[extension.lower()] = file.read(member.size)
         comment = str(tar.pax_headers.get("comment", ""))
     if parts:
-        rows.append(marshal.dumps((number, key, tuple(parts))))
+        rows.append(marshal.dumps((number, key, tuple(parts), noted)))
     return comment
+
+
+def _is_picture(extension: str) -> bool:
+    return extension.rpartition(".")[2].lower() in IMAGES
 
 
 COMMENT_MOST = HEADER_BYTES // 2

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fastload._native import core
+from fastload.common.urls import is_url
+from fastload.common.urls import shown as without_secrets
 from fastload.errors import ArgumentError, DatasetError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema, column_owner
@@ -32,6 +35,7 @@ ROW_BYTES = 4
 OFFSET_BYTES = 8
 """Size of an offset in a segment of values of any length: u64."""
 
+_URL_BYTES, _ETAG_BYTES = 4096, 1024
 _U32 = 2**32 - 1
 _PATH_BYTES = 4096
 """Limit on a folder's name in a manifest: Linux's on a path."""
@@ -83,6 +87,28 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class ForeignObject:
+    """The object in a store that a foreign shard is: somebody else's file, of which images are parts.
+
+    Attributes:
+        url: its URL.
+        etag: the store's tag of its content, which each read asks for; None: the store gives none.
+    """
+
+    url: str
+    etag: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that the manifest stores."""
+        return {"url": self.url} if self.etag is None else {"url": self.url, "etag": self.etag}
+
+    def checksum(self, size: int) -> int:
+        """Stands for the CRC32C of an object of that size, of which nobody has read all: equal where the
+        store says that the content is."""
+        return core.crc32c(f"{size} {self.url if self.etag is None else self.etag}".encode())
+
+
+@dataclass(frozen=True)
 class ShardEntry:
     """The manifest's entry for one shard.
 
@@ -103,6 +129,9 @@ class ShardEntry:
             is its place here; None: those of the dataset's schema.
         base: the folder that paths in its records are relative to: relative to the file's folder, or
             absolute; None: there is none.
+        foreign: the object in a store that it is, of which each sample is a part, an image's file and no
+            record; `file` is only its name then. It has no columns but those that were added; heights,
+            widths and checksums may not be known. None: it is a file of the dataset.
     """
 
     file: str
@@ -118,6 +147,7 @@ class ShardEntry:
     added: Mapping[str, Segment] = field(default_factory=dict)
     fields: tuple[str, ...] | None = None
     base: str | None = None
+    foreign: ForeignObject | None = None
 
     def __post_init__(self) -> None:
         if self.key < 0:
@@ -149,19 +179,30 @@ class ShardEntry:
             stored["fields"] = list(self.fields)
         if self.base is not None:
             stored["base"] = self.base
+        if self.foreign is not None:
+            stored["foreign"] = self.foreign.to_json()
         return stored
 
     @property
     def plain(self) -> bool:
         """True if format version 1 can describe it: none of the keys with a default is needed."""
-        none = all(each is None for each in (self.folder, self.rows, self.fields, self.base))
+        none = all(each is None for each in (self.folder, self.rows, self.fields, self.base, self.foreign))
         return none and not self.added and self.key == self.first and self.stored == self.count
 
     @property
     def files(self) -> tuple[tuple[str | None, str], ...]:
         """(folder, name) of every file that it names."""
         parts = (*self.added.values(), *(() if self.rows is None else (self.rows,)))
-        return ((self.folder, self.file), *((part.folder, part.file) for part in parts))
+        own = () if self.foreign is not None else ((self.folder, self.file),)
+        return (*own, *((part.folder, part.file) for part in parts))
+
+    @property
+    def title(self) -> str:
+        """Its name in messages: of the object, without secrets, or of the file, with its folder unless that
+        is the dataset's."""
+        if self.foreign is not None:
+            return without_secrets(self.foreign.url)
+        return self.file if self.folder is None else os.path.join(self.folder, self.file)
 
     def origin(self, name: str) -> tuple[int, ...]:
         """Identity of its part of a field or column: equal where the values are."""
@@ -171,8 +212,13 @@ class ShardEntry:
             self.count,
             rows,
             added is not None,
-            added.crc32c if added is not None else self.columns.get(name, -1),
+            added.crc32c if added is not None else self.columns.get(name, self._identity),
         )
+
+    @property
+    def _identity(self) -> int:
+        """Identity of what it has no checksums of."""
+        return -1 if self.foreign is None else self.crc32c
 
     @property
     def samples(self) -> tuple[object, ...]:
@@ -182,7 +228,9 @@ class ShardEntry:
         return (
             self.count,
             rows,
-            sorted((name, crc) for name, crc in self.columns.items() if name != CRC_COLUMN),
+            self._identity
+            if self.foreign is not None
+            else sorted((name, crc) for name, crc in self.columns.items() if name != CRC_COLUMN),
         )
 
     def at(self, first: int) -> ShardEntry:
@@ -196,8 +244,11 @@ class ShardEntry:
         while self.fields is None and packed and packed[-1] in self.added:
             packed.pop()  # the file has no field of that name
         names = [field.name for field in after]
-        known = {name: part for name, part in self.added.items() if name in names}
-        default = packed == names[: len(packed)] and set(names[len(packed) :]) == known.keys()
+        known = {name: part for name, part in self.added.items() if name in names or name in HIDDEN_COLUMNS}
+        default = (
+            packed == names[: len(packed)]
+            and set(names[len(packed) :]) == known.keys() - HIDDEN_COLUMNS.keys()
+        )
         return replace(self, fields=None if default else tuple(packed), added=known)
 
     def packed_fields(self, schema: Schema) -> tuple[str, ...]:
@@ -367,7 +418,20 @@ def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, 
         added={name: _parse_values(name, parts[name], schema, stored, what) for name in parts},
         fields=fields,
         base=_parse_folder(content.get("base"), f"the base {what}"),
+        foreign=_parse_object(content.get("foreign"), f"the object {what}"),
     )
+
+
+def _parse_object(value: object, what: str) -> ForeignObject | None:
+    if value is None:
+        return None
+    content = get_object(value, what)
+    url, etag = get_str(content.get("url"), f"the URL of {what}"), content.get("etag")
+    if not is_url(url) or len(url) > _URL_BYTES:
+        raise Bad(f"{what} is {shown(url)}, not a URL of at most {_URL_BYTES} characters")
+    if etag is not None and len(get_str(etag, f"the ETag of {what}")) > _ETAG_BYTES:
+        raise Bad(f"the ETag of {what} has {len(etag)} characters")
+    return ForeignObject(url, etag)
 
 
 def parse_sidecars(value: object) -> tuple[Segment, ...]:
@@ -401,10 +465,14 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
 
 def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:
     """The segment of an added field. Its size is checked here where the field's rows have a fixed one."""
+    part = _parse_segment(value, f"the values of field {name} {what}")
+    if name in HIDDEN_COLUMNS:
+        if part.bytes != stored * HIDDEN_COLUMNS[name].itemsize:
+            raise Bad(f"the values of column {name} {what} have {part.bytes} bytes for {stored} samples")
+        return part
     known = next((field for field in schema if field.name == name), None)
     if known is None or not known.handler.can_be_added:
         raise Bad(f"values {what} were added for {shown(name)}, which is no field that could be added")
-    part = _parse_segment(value, f"the values of field {name} {what}")
     fixed = stored * known.row_bytes
     if part.bytes != fixed if known.is_column else part.bytes < (stored + 1) * OFFSET_BYTES:
         raise Bad(f"the values of field {name} {what} have {part.bytes} bytes for {stored} samples")
@@ -429,6 +497,8 @@ def _check_fields(entry: ShardEntry, schema: Schema, what: str) -> None:
     the columns that there may be."""
     packed = set(entry.packed_fields(schema))
     needed = {name for name in schema.columns if name not in entry.added}
+    if entry.foreign is not None:
+        needed -= HIDDEN_COLUMNS.keys()
     gone = set() if entry.fields is None else {name for name in entry.columns if column_owner(name) in packed}
     if not needed <= set(entry.columns) <= needed | gone:
         raise Bad(

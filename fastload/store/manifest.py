@@ -32,10 +32,11 @@ from fastload.store.form import to_json as form_to_json
 from fastload.store.schema import Schema
 
 FORMAT = "fastload"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The format's latest version. A manifest has the first version that can say what there is to say: 2 for
 changed datasets, 3 for schemas of several images, or with masks, boxes and the other kinds of fields that
-came with them."""
+came with them, 4 for images in objects of a store."""
+_EXTENDED = 3
 MANIFEST_NAME = "manifest.json"
 VERSION_NAME = re.compile(r"manifest-([0-9]{5,9})\.json")
 """Names of the manifests of older versions."""
@@ -86,6 +87,11 @@ class Manifest:
         """Size of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
+    @cached_property
+    def is_foreign(self) -> bool:
+        """True if images lie in objects of a store, as somebody else wrote them."""
+        return any(shard.foreign is not None for shard in self.shards)
+
     @property
     def image_number(self) -> int:
         """The number of the image in the files' records, which is the same in all. Raises ArgumentError if
@@ -129,8 +135,10 @@ class Manifest:
     def to_bytes(self) -> builtins.bytes:
         """The file's content, with its own checksum. Raises ValueError or TypeError for values that JSON
         cannot represent."""
-        if self.schema.is_extended:
+        if self.is_foreign:
             needed = FORMAT_VERSION
+        elif self.schema.is_extended:
+            needed = _EXTENDED
         else:
             plain = self.version == 1 and all(shard.plain for shard in self.shards)
             needed = 1 if plain else 2
@@ -164,8 +172,10 @@ class Manifest:
         content = checked.unseal(content, what)
         try:
             manifest = cls._from_json(content, later=found > 1)
-            if manifest.schema.is_extended and found < FORMAT_VERSION:
+            if manifest.schema.is_extended and found < _EXTENDED:
                 raise Bad(f"its schema has kinds of fields that format version {found} has not")
+            if manifest.is_foreign and found < FORMAT_VERSION:
+                raise Bad(f"its images lie in a store, which format version {found} does not know")
             return manifest
         except Bad as error:
             raise DatasetError(f"{what} does not hold ({error}): copy it again or pack again") from None

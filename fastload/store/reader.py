@@ -49,6 +49,7 @@ from fastload.store.sidecar import (
     open_sidecars,
     read_segment,
     rows_of,
+    unplaced,
     useful,
     walked,
 )
@@ -77,6 +78,7 @@ class DatasetFiles:
         self.name: Path | str = folder
         self._folder = folder
         self._base = base
+        self._seen: tuple[int | None, Manifest] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return DatasetFiles, (self._folder, self._base)
@@ -84,7 +86,13 @@ class DatasetFiles:
     def manifest(self, version: int | None = None) -> Manifest:
         """The dataset's manifest, as it is now or of an older version. Raises DatasetError as
         Manifest.load does."""
-        return Manifest.load(self._folder, version)
+        seen, self._seen = self._seen, None
+        return seen[1] if seen is not None and seen[0] == version else Manifest.load(self._folder, version)
+
+    def looked_at(self, version: int | None) -> Manifest:
+        """The same; the next `manifest` of this version returns it, and reads nothing."""
+        self._seen = version, self.manifest(version)
+        return self._seen[1]
 
     def check(self, manifest: Manifest) -> None:
         """Checks that a base that was given belongs to such a dataset. Raises DatasetError."""
@@ -103,7 +111,7 @@ class DatasetFiles:
 
     def shard_path(self, shard: ShardEntry) -> Path | None:
         """The path of a shard's file on this machine; None: nothing of it is here, nor will be."""
-        return file_path(self._folder, shard.folder, shard.file)
+        return None if shard.foreign is not None else file_path(self._folder, shard.folder, shard.file)
 
     def base_path(self, shard: ShardEntry) -> str | None:
         """The folder of a shard's attached files; None: it holds its images."""
@@ -125,7 +133,7 @@ class DatasetFiles:
         return {}
 
     def record(self, index: int) -> Buffer | None:
-        """The record of a sample that its shard's file lacks, checked; None: it is there. Raises
+        """The bytes of a sample that its shard's file lacks, checked; None: they are there. Raises
         RemoteError, SampleError."""
         return None
 
@@ -135,15 +143,24 @@ class DatasetFiles:
         yield
 
     def heal(self, index: int) -> Buffer | None:
-        """The record of a sample that was found damaged in the shard's file, from elsewhere, checked; None:
-        there is no other.
+        """The bytes of a sample that were found damaged in the shard's file, from elsewhere, checked; None:
+        there are no others.
 
         Raises RemoteError, SampleError.
         """
         return None
 
+    def learn(self, store: core.Store, manifest: Manifest) -> None:
+        """Has readers of a store learn of images that nobody has checked; once all shards are open."""
+        if manifest.is_foreign:
+            store.learn(_FACTS_BYTES)
+
     def close(self) -> None:
         """Lets go of what is open; idempotent."""
+
+
+_FACTS_BYTES = 256 << 20
+"""Bytes of entropy indexes that a process keeps in memory."""
 
 
 def read_chunk(
@@ -402,6 +419,7 @@ class DatasetReader:
                     raise DatasetError(f"{self.path}: {error}") from None
                 self.manifest = now
             else:
+                self.files.learn(store, self.manifest)
                 return store, sections
 
     def _add_shard(self, store: core.Store, shard: ShardEntry, section: Section | None) -> Section | None:
@@ -411,10 +429,18 @@ class DatasetReader:
         name = shard.file if path is None else os.fspath(path)
         arguments = name, shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
-            with suppress(DatasetError):  # if the section is not to blame, the walk fails too
-                store.add(*arguments, section.table(), section.columns, path is None, self.files.remote)
+            number = None if shard.foreign is None else self.manifest.image_number
+            try:
+                store.add(
+                    *arguments, section.table(), section.columns, path is None, self.files.remote, number
+                )
                 return section
-        store.add(*arguments)
+            except DatasetError:
+                if shard.foreign is not None:
+                    raise
+        if shard.foreign is not None:
+            raise unplaced(shard)
+        store.add(*arguments)  # where the section is not to blame, the walk fails too
         return None
 
     def _set_rows(self, store: core.Store, number: int, shard: ShardEntry) -> npt.NDArray[np.uint32] | None:
@@ -588,13 +614,15 @@ class DatasetReader:
         )
         try:
             for number, shard in zip(numbers, shards, strict=True):
-                if name not in shard.added and store.column_bytes(number, name) != shard.stored * row:
+                if self._has_column(shard, name) and store.column_bytes(number, name) != shard.stored * row:
                     raise damaged_column(name, shard.file)
             out = np.empty((sum(shard.count for shard in shards), *shape), dtype)
             content, at = out.reshape(-1).view(np.uint8).data, 0
             for number, shard, there in zip(numbers, shards, copied, strict=True):
                 chunk, rows = content[at : at + shard.count * row], self._rows[number]
                 known = elsewhere.get(number)
+                if shard.foreign is not None and name not in shard.added and name != CRC_COLUMN:
+                    known = bytes(len(chunk) if rows is None else shard.stored * row)
                 if there and (section := sections[number]) is not None and name not in shard.added:
                     with suppress(DatasetError):  # a damaged sidecar: the shard has the rows too
                         known = section.values(name)
@@ -614,17 +642,26 @@ class DatasetReader:
         out.setflags(write=False)
         return out
 
+    @staticmethod
+    def _has_column(shard: ShardEntry, name: str) -> bool:
+        """True if a shard's file has a column; what a foreign one lacks is zero: not known."""
+        return name not in shard.added and shard.foreign is None
+
     def shard_number(self, index: int) -> int:
         """The number of the shard that holds sample `index`. Raises IndexError."""
         if not 0 <= index < self.count:
             raise IndexError(f"index {index} is out of range for {self.count} samples")
         return bisect_right(self._firsts, index) - 1
 
+    def is_foreign(self, index: int) -> bool:
+        """True if the image of sample `index` lies in an object of a store, as somebody else wrote it. Raises
+        IndexError."""
+        return self.manifest.shards[self.shard_number(index)].foreign is not None
+
     def shard_of(self, index: int) -> str:
-        """The name of the file that holds sample `index`, with its folder unless that is the dataset's.
-        Raises IndexError."""
-        shard = self.manifest.shards[self.shard_number(index)]
-        return shard.file if shard.folder is None else os.path.join(shard.folder, shard.file)
+        """The name of the file or object that holds sample `index`, as ShardEntry.title. Raises
+        IndexError."""
+        return self.manifest.shards[self.shard_number(index)].title
 
     def record(self, index: int) -> bytes:
         """The stored record of sample `index`, with its checksum verified. Raises as `record_fields` does."""
@@ -639,21 +676,21 @@ class DatasetReader:
                 elsewhere = self.healed(index)
                 if elsewhere is None:
                     raise
-        return bytes(elsewhere)
+        return self.store.get(index, elsewhere)
 
     def healed(self, index: int) -> Buffer | None:
-        """The record of a sample that lies in a cache: what is there if it holds, else what its files have
-        elsewhere.
+        """The bytes of a sample that lies in a cache, as its shard's file has them: what is there if it
+        holds, else what its files have elsewhere.
 
         None: it lies in no cache, and there is no other. Raises RemoteError, SampleError with the reason
         alone.
         """
         if not self.files.remote:
             return self._walked_record(index)
-        try:
-            return self.store.get(index)
-        except (SampleError, DatasetError):  # other bytes, or none: the file was cut
-            return self.files.heal(index)
+        with suppress(SampleError, DatasetError):  # other bytes, or none: the file was cut
+            if self.store.vouches(index):
+                return self.store.stored(index)
+        return self.files.heal(index)
 
     def _walked_record(self, index: int) -> bytes | None:
         """The record of a sample whose place cannot be read in its sidecar: its shard is walked. None:

@@ -436,7 +436,7 @@ def useful(shards: Sequence[ShardEntry], segments: Iterable[Segment]) -> Iterabl
     """The sidecars of a dataset of these shards that are worth reading; none where it is so small that a
     walk is as fast."""
     small = len(shards) < WALKED_SHARDS and sum(shard.stored for shard in shards) < WALKED_SAMPLES
-    return () if small else segments
+    return () if small and all(shard.foreign is None for shard in shards) else segments
 
 
 def open_sidecars(dataset: Path, segments: Iterable[Segment]) -> Sidecars:
@@ -493,6 +493,8 @@ def add_directory(
 
 def walked(dataset: Path, shard: ShardEntry) -> core.Store:
     """A store of all samples that one shard stores, whose trees were walked. Raises DatasetError."""
+    if shard.foreign is not None:
+        raise unplaced(shard)
     store = core.Store()
     store.add(
         os.fspath(file_path(dataset, shard.folder, shard.file)),
@@ -503,6 +505,34 @@ def walked(dataset: Path, shard: ShardEntry) -> core.Store:
         shard.stored,
     )
     return store
+
+
+def unplaced(shard: ShardEntry) -> DatasetError:
+    """The exception for a foreign shard that no sidecar knows."""
+    return DatasetError(
+        f"what says where the images in {shard.title} lie is missing or damaged: copy the dataset again, or "
+        "attach the data again"
+    )
+
+
+def foreign_section(shard: ShardEntry, places: npt.NDArray[np.uint32]) -> Parts:
+    """The content of a foreign shard's section.
+
+    Args:
+        shard: the entry.
+        places: (stored, 4): low and high half of an image's offset in the object, its size, and its CRC32C,
+            0 where that is not known.
+
+    Raises:
+        Bad: a place lies outside of the object.
+    """
+    return _encoded(
+        identity(shard),
+        (),
+        np.ascontiguousarray(places[:, :3], "<u4").reshape(-1).view(np.uint8).data,
+        np.ascontiguousarray(places[:, 3], "<u4").data,
+        {},
+    )
 
 
 def section(dataset: Path, shard: ShardEntry) -> Parts:

@@ -48,7 +48,7 @@ prefixes() {
     webp) echo 'fl_webp_' ;;
     resize) echo 'fl_resize' ;;
     colour) echo 'fl_colour_' ;;
-    store) echo 'fl_(store|record|files|kept|in_flight|open_files|page_cache|place|table|attached|planes|varying|rle|edges)_' ;;
+    store) echo 'fl_(store|record|files|facts|kept|in_flight|open_files|page_cache|place|table|attached|planes|varying|rle|edges)_' ;;
     engine) echo 'fl_(ring|slot|pool|worker|batch|pipeline|decoder|geometry|boxes|rotated|objects|polygons|fields|rooms|render|target|shm|ticket|map|trace|watch|augment|erase|converter|shrink|shrinker)' ;;
     esac
 }

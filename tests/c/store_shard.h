@@ -16,6 +16,7 @@
 #include "store/store.h"
 
 enum { SAMPLES = 200, BIG_EVERY = 3 };
+static const fl_span NOTHING = {NULL, 0};
 static char folder[64] = "/tmp/fastload-test-XXXXXX";
 static char path[128];
 static uint32_t sums[SAMPLES];

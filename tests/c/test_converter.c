@@ -84,7 +84,8 @@ static void wait_until_idle(void *opaque, uint32_t item, void *context) {
 
 static void learnt(fl_files *files) {
     for (uint64_t i = 0; i < COUNT; i++)
-        if (i != UNKNOWN) fl_files_learn(files, i, fl_files_now(files, i), (fl_span){NULL, 0});
+        if (i != UNKNOWN)
+            fl_facts_learn(fl_files_facts(files), i, fl_files_now(files, i), (fl_span){NULL, 0});
 }
 
 static void converting(void) {
@@ -126,7 +127,7 @@ static void converting(void) {
     pictures[0] = pictures[1];
     written(0);
     CHECK(!is_form(files, 0) && fl_files_to_convert(files, 0) == 0);
-    fl_files_learn(files, 0, fl_files_now(files, 0), (fl_span){NULL, 0});
+    fl_facts_learn(fl_files_facts(files), 0, fl_files_now(files, 0), (fl_span){NULL, 0});
     for (int i = 0; i < PASSES && !is_form(files, 0); i++) usleep(10000);
     CHECK(is_form(files, 0));
     pictures[0] = before;

@@ -121,8 +121,8 @@ static void *learn(void *opaque) {
         uint8_t mine[16];
         fl_span found;
         memset(mine, (int)stamp, sizeof mine);
-        fl_files_learn(files, index, stamp, (fl_span){mine, sizeof mine});
-        if (!fl_files_known(files, index, stamp, NULL, &found))
+        fl_facts_learn(fl_files_facts(files), index, stamp, (fl_span){mine, sizeof mine});
+        if (!fl_facts_known(fl_files_facts(files), index, stamp, NULL, &found))
             continue; /* another thread has noted another stamp since */
         for (size_t i = 0; i < found.size; i++) CHECK(found.bytes[i] == stamp);
     }
@@ -132,20 +132,20 @@ static void *learn(void *opaque) {
 static void learning(void) {
     fl_files *files = listed(COUNT * 64);
     fl_span found;
-    CHECK(!fl_files_known(files, 0, 1, NULL, &found) && !found.size);
+    CHECK(!fl_facts_known(fl_files_facts(files), 0, 1, NULL, &found) && !found.size);
     pthread_t thread[THREADS];
     for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&thread[i], NULL, learn, files) == 0);
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(thread[i], NULL) == 0);
     uint64_t indexes, bytes;
-    fl_files_learnt(files, &indexes, &bytes);
+    fl_facts_learnt(fl_files_facts(files), &indexes, &bytes);
     CHECK(indexes > 0 && indexes <= COUNT && bytes <= COUNT * 64);
     fl_files_free(files);
 
     files = listed(8); /* no room for an index: the proof alone is kept */
-    fl_files_learn(files, 1, 5, (fl_span){(const uint8_t *)"0123456789", 10});
-    CHECK(fl_files_known(files, 1, 5, NULL, &found) && found.size == 0);
-    CHECK(!fl_files_known(files, 1, 6, NULL, &found));
-    fl_files_learnt(files, &indexes, &bytes);
+    fl_facts_learn(fl_files_facts(files), 1, 5, (fl_span){(const uint8_t *)"0123456789", 10});
+    CHECK(fl_facts_known(fl_files_facts(files), 1, 5, NULL, &found) && found.size == 0);
+    CHECK(!fl_facts_known(fl_files_facts(files), 1, 6, NULL, &found));
+    fl_facts_learnt(fl_files_facts(files), &indexes, &bytes);
     CHECK(indexes == 0 && bytes == 0);
     fl_files_free(files);
 }

@@ -254,18 +254,18 @@ static void slowly(void) {
 
     const uint64_t now = fl_files_now(files, 0);
     CHECK(fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK && stamp == now);
-    fl_files_learn(files, 0, stamp, text("index"));
+    fl_facts_learn(fl_files_facts(files), 0, stamp, text("index"));
     fl_span found;
     fl_buffer facts = {NULL, 0};
-    CHECK(fl_files_known(files, 0, stamp, &facts, &found) && found.size == 5 &&
+    CHECK(fl_facts_known(fl_files_facts(files), 0, stamp, &facts, &found) && found.size == 5 &&
           !memcmp(found.bytes, "index", 5));
-    CHECK(!fl_files_known(files, 0, stamp + 1, &facts, &found) && !found.size);
+    CHECK(!fl_facts_known(fl_files_facts(files), 0, stamp + 1, &facts, &found) && !found.size);
     const int fd = opened("0", O_WRONLY | O_TRUNC);
     CHECK(write(fd, "new", 3) == 3 && close(fd) == 0);
     CHECK(fl_files_read(files, 0, &buffer, &bytes, &other, &err) == FL_OK && bytes.size == 3 &&
           other != stamp);
-    CHECK(!fl_files_known(files, 0, other, &facts, &found));
-    fl_files_learn(files, 0, other, text("index"));
+    CHECK(!fl_facts_known(fl_files_facts(files), 0, other, &facts, &found));
+    fl_facts_learn(fl_files_facts(files), 0, other, text("index"));
     CHECK(fl_files_ahead(files, 0) && fl_files_read(files, 0, &buffer, &bytes, &stamp, &err) == FL_OK &&
           stamp == other && bytes.size == 3);
     removed("0");

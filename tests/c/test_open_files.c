@@ -65,7 +65,7 @@ static fl_code read_one(const fl_store *store, uint64_t index, fl_error *err) {
     fl_span span;
     uint8_t expected[16384];
     CHECK(fl_store_reader_create(&reader, err) == FL_OK);
-    const fl_code code = fl_store_reader_get(reader, store, index, &span, err);
+    const fl_code code = fl_store_reader_get(reader, store, index, NOTHING, &span, err);
     if (!code)
         CHECK(span.size == sample(index % SAMPLES, expected) && memcmp(span.bytes, expected, span.size) == 0);
     fl_store_reader_free(reader);
@@ -198,7 +198,7 @@ static void *read_thread(void *opaque) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         const uint64_t shard = (state >> 33) % SHARDS, index = shard * SAMPLES + (state >> 50) % SAMPLES;
         fl_store_ahead(store, index);
-        CHECK(fl_store_reader_get(reader, store, index, &span, &err) == FL_OK);
+        CHECK(fl_store_reader_get(reader, store, index, NOTHING, &span, &err) == FL_OK);
         CHECK(span.size == sample(index % SAMPLES, expected) && memcmp(span.bytes, expected, span.size) == 0);
         CHECK(fl_store_head(store, index, head) &&
               memcmp(head, expected, span.size < sizeof head ? span.size : sizeof head) == 0);

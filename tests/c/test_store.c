@@ -26,13 +26,13 @@ static int read_all(const char *file, uint64_t bytes, bool damaged) {
         for (uint64_t i = 0; i < SAMPLES; i++) {
             uint64_t index = i * 37 % SAMPLES;
             fl_store_ahead(store, index);
-            code = fl_store_reader_get(reader, store, index, &span, &err);
+            code = fl_store_reader_get(reader, store, index, NOTHING, &span, &err);
             CHECK(damaged || code == FL_OK);
             if (code) continue;
             good++;
             CHECK(span.size == sample(index, expected) && memcmp(span.bytes, expected, span.size) == 0);
         }
-        CHECK(fl_store_reader_get(reader, store, SAMPLES, &span, &err) == FL_ENOTFOUND);
+        CHECK(fl_store_reader_get(reader, store, SAMPLES, NOTHING, &span, &err) == FL_ENOTFOUND);
         uint8_t column[sizeof sums];
         size_t size = 0;
         code = fl_store_column_size(store, 0, "crcs", &size, &err);
@@ -195,10 +195,11 @@ static void test_checksum(const uint8_t *good, uint64_t bytes) {
     fl_span span;
     CHECK(fl_store_create(&store, &err) == FL_OK && add(store, path, 0, SAMPLES, bytes, &err) == FL_OK);
     CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
-    CHECK(fl_store_reader_get(reader, store, 3, &span, &err) == FL_OK); /* nothing to compare with yet */
+    CHECK(fl_store_reader_get(reader, store, 3, NOTHING, &span, &err) ==
+          FL_OK); /* nothing to compare with yet */
     fl_store_set_checksums(store, 0, sums);
-    CHECK(fl_store_reader_get(reader, store, 3, &span, &err) == FL_ECHECKSUM &&
-          fl_store_reader_get(reader, store, 4, &span, &err) == FL_OK);
+    CHECK(fl_store_reader_get(reader, store, 3, NOTHING, &span, &err) == FL_ECHECKSUM &&
+          fl_store_reader_get(reader, store, 4, NOTHING, &span, &err) == FL_OK);
     fl_store_reader_free(reader);
     fl_store_close(store);
     free(bad);
@@ -232,7 +233,7 @@ static void test_cut(const uint8_t *good, uint64_t bytes) {
     CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     int whole = 0;
     for (uint64_t i = 0; i < SAMPLES; i++) {
-        fl_code code = fl_store_reader_get(reader, store, i, &span, &err);
+        fl_code code = fl_store_reader_get(reader, store, i, NOTHING, &span, &err);
         CHECK(code == FL_OK || (code == FL_ESHARD && strstr(err.text, "shard.lmdb")));
         if (code) continue;
         whole++;
@@ -269,7 +270,7 @@ static void *read_thread(void *opaque) {
     CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
     for (int round = 0; round < 40; round++) {
         for (uint64_t i = 0; i < SAMPLES; i++) {
-            CHECK(fl_store_reader_get(reader, store, i, &span, &err) == FL_OK);
+            CHECK(fl_store_reader_get(reader, store, i, NOTHING, &span, &err) == FL_OK);
             CHECK(span.size == sample(i, expected) && memcmp(span.bytes, expected, span.size) == 0);
         }
     }
@@ -289,11 +290,11 @@ static void test_threads_and_fork(uint64_t bytes) {
     fl_store_reader *reader;
     fl_span span;
     CHECK(fl_store_reader_create(&reader, &err) == FL_OK &&
-          fl_store_reader_get(reader, store, 0, &span, &err) == FL_OK);
+          fl_store_reader_get(reader, store, 0, NOTHING, &span, &err) == FL_OK);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        bool right = fl_store_reader_get(reader, store, 0, &span, &err) == FL_EFORK &&
+        bool right = fl_store_reader_get(reader, store, 0, NOTHING, &span, &err) == FL_EFORK &&
                      fl_store_column(store, 0, "crcs", sums, sizeof sums, &err) == FL_EFORK &&
                      add(store, path, 0, 1, 1, &err) == FL_EFORK;
         fl_store_reader_free(reader);
@@ -302,7 +303,7 @@ static void test_threads_and_fork(uint64_t bytes) {
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(fl_store_reader_get(reader, store, 1, &span, &err) == FL_OK);
+    CHECK(fl_store_reader_get(reader, store, 1, NOTHING, &span, &err) == FL_OK);
     fl_store_reader_free(reader);
     fl_store_close(store);
     check_live(0, 0);

@@ -46,7 +46,7 @@ static void test_rows_and_keys(uint64_t bytes) {
                             : i < SAMPLES + THIRD ? thirds[i - SAMPLES]
                                                   : two[i - SAMPLES - THIRD];
         fl_store_ahead(store, i);
-        CHECK(fl_store_reader_get(reader, store, i, &span, &err) == FL_OK);
+        CHECK(fl_store_reader_get(reader, store, i, NOTHING, &span, &err) == FL_OK);
         CHECK(span.size == sample(is, expected) && memcmp(span.bytes, expected, span.size) == 0);
         const size_t begin = fl_store_head(store, i, head);
         CHECK(begin == (span.size < FL_STORE_HEAD ? span.size : FL_STORE_HEAD) &&
@@ -99,7 +99,7 @@ static int read_given(const fl_store_tree *given, uint64_t bytes) {
     for (uint64_t i = 0; i < SAMPLES; i++) {
         fl_store_ahead(store, i);
         fl_store_head(store, i, expected);
-        code = fl_store_reader_get(reader, store, i, &span, &err);
+        code = fl_store_reader_get(reader, store, i, NOTHING, &span, &err);
         CHECK(code == FL_OK || code == FL_ECHECKSUM ||
               (code == FL_ESHARD && strstr(err.text, "is not within the file")));
         if (code) continue;

@@ -237,8 +237,6 @@ def test_what_cannot_be_packed(tmp_path: Path, s3_url: str, there: Put, seaweedf
         assert str(caught.value).startswith(f"{s3_url}/{name}")
     with pytest.raises(PackError, match=r"is no URL, and others are"):
         pack([f"{s3_url}/a.tar", "b.tar"], tmp_path / "out", **options)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="lies in a store"):
-        attach(f"{s3_url}/a.tar", tmp_path / "out")
     attach(tmp_path / "files" / "a.tar", tmp_path / "attached")
     with pytest.raises(ArgumentError, match="lies in a store"):
         append(tmp_path / "attached", f"{s3_url}/a.tar")

@@ -54,6 +54,7 @@ class InPlaceDataset(NativeSource):
     noun = "files"
     takes_lists_indices = True
     runs_programs_code = True
+    opens_images = True
     fields: tuple[str, ...] = ()
     kinds: Mapping[str, str] = {}
     image_field: str = ""

@@ -304,8 +304,8 @@ class BatchAssembler:
         return self._read_row(row, source, index, stored)
 
     def _opens(self, source: int) -> bool:
-        """Returns True if the program's own code opens the images that native threads leave."""
-        return self._engine.view.datasets[source].runs_programs_code
+        """Returns True if Python opens the images that native threads leave."""
+        return self._engine.view.datasets[source].opens_images
 
     def _opened(self, source: int, index: int) -> Opened:
         return next(self._engine.opened([(source, index)])) if self._opens(source) else None

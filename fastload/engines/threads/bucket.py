@@ -228,6 +228,8 @@ class BatchFetch:
             elif batch is not None:
                 for at, record in files.taken(request, indices):
                     batch.give(int(rows[at]), record)
+                for at, reason in files.lost(request, indices):
+                    batch.fail(int(rows[at]), reason, remote=False)
         except Exception as failure:  # its loop is to hear of it; the thread goes on for others
             self._fail(part, failure)
         self._end()

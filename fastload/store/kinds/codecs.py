@@ -241,6 +241,19 @@ class PlaceCodec(ImageCodec):
         return core.stored_kind(file) or core.KIND_JPEG, file
 
 
+class ForeignCodec(ImageCodec):
+    """An image's file of any format in an object of a store. `opened` tells which it is."""
+
+    name = "file"
+    entry = core.KIND_FILE
+
+    def encoded(self, field: Field, value: object, height: int, width: int) -> Data:
+        raise refuse(field, value, "an image that lies elsewhere is not packed")
+
+    def opened(self, data: bytes, read: Callable[[bytes], bytes]) -> tuple[int, bytes]:
+        return core.stored_kind(data) or core.KIND_JPEG, data
+
+
 class PlanesCodec(ImageCodec):
     """Pixels of a mask, or of an image of another form than 8-bit RGB, losslessly. csrc/store/planes.h has
     the bytes."""
@@ -277,15 +290,18 @@ class PlanesCodec(ImageCodec):
         return core.decode_planes(data)
 
 
-JPEG, PNG, WEBP, DCT, RAW, PLACE, PLANES = (
+JPEG, PNG, WEBP, DCT, RAW, PLACE, FOREIGN, PLANES = (
     JpegCodec(),
     PngCodec(),
     WebpCodec(),
     DctCodec(),
     RawCodec(),
     PlaceCodec(),
+    ForeignCodec(),
     PlanesCodec(),
 )
-BY_ENTRY: Mapping[int, ImageCodec] = {codec.entry: codec for codec in (JPEG, PNG, WEBP, DCT, RAW, PLACE)}
+BY_ENTRY: Mapping[int, ImageCodec] = {
+    codec.entry: codec for codec in (JPEG, PNG, WEBP, DCT, RAW, PLACE, FOREIGN)
+}
 """Codecs of images of 8-bit RGB, by the kind of their entry."""
 CODECS: Mapping[str, ImageCodec] = {codec.name: codec for codec in (*BY_ENTRY.values(), PLANES)}

@@ -1,0 +1,307 @@
+"""attach of objects in a store: a dataset that holds where images lie in them, and all other fields.
+
+NOTE [ attach: what is read of objects ]
+Of an object no more is read than says where its images lie, and the fields beside them: the headers of a
+tar, the footer and page headers of Parquet. Nobody has looked at the images then: the first reading of each
+proves that it is sound (NOTE [ store: foreign files ]). `check` reads all of them once, as a pack does, and
+notes sizes and checksums. An object's ETag is noted, and each later read asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.common.ahead import ahead
+from fastload.common.progress import Progress
+from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, SampleError, advised
+from fastload.packing.fields import FieldEncoder
+from fastload.packing.job import VARYING, finished_summary
+from fastload.packing.options import PackOptions, RunOptions
+from fastload.packing.summary import PackSummary, Tally
+from fastload.remote.foreign import ForeignURL
+from fastload.sources import Placed, Source, foreign_objects
+from fastload.sources.notices import Notices, to_json
+from fastload.sources.options import SourceOptions
+from fastload.sources.protocol import Files, attribute_of, schema_of
+from fastload.store import Schema
+from fastload.store.class_counts import labels_most
+from fastload.store.entries import ForeignObject
+from fastload.store.foreign_writer import ForeignSamples, ForeignWriter, check_finished
+from fastload.store.kinds.base import SampleParts
+from fastload.store.labels import class_fields
+
+_AT_ONCE = 16
+"""Objects that are read at the same time: requests are waited for."""
+_COMMIT_S = 30.0
+"""Seconds after which what is there is written, so that a resume goes on behind it."""
+
+
+def attach_objects(
+    source: object,
+    out: str | os.PathLike[str],
+    options: PackOptions,
+    run: RunOptions,
+    reading: SourceOptions,
+    *,
+    check: bool,
+) -> PackSummary:
+    """Makes the dataset directory `out` of images in objects of a store, which stay there; see `attach`.
+
+    Args:
+        source: URLs, or patterns of some.
+        out: the directory to make.
+        options, run, reading: as `attach` was given them.
+        check: every image is read once.
+
+    Raises:
+        ArgumentError, PackError: as `attach`.
+        RemoteError: the store does not answer.
+    """
+    started = time.monotonic()
+    if options.shuffle:
+        raise ArgumentError("shuffle is for a pack: objects in a store are attached in their order")
+    kind, urls = foreign_objects(source, reading)
+    job = _ObjectsJob(kind, options, reading, check)
+    with (
+        ForeignWriter(
+            out, options=job.identity(), varying=VARYING, resume=run.resume, overwrite=run.overwrite
+        ) as writer,
+        advised("what was attached stays: go on with resume=True (--resume)"),
+    ):
+        objects = [ForeignObject(url.url, url.objects.info(url.url).etag) for url in urls]
+        if (done := check_finished(writer, objects)) is not None:
+            return finished_summary(done, started)
+        if writer.objects != objects[: len(writer.objects)]:
+            raise PackError(
+                f"{writer.out} was begun with other objects, or they were replaced: --overwrite starts again"
+            )
+        return job.run(writer, urls, objects, run, started)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """What was read of one object: its samples, or the reason why it is left out."""
+
+    url: ForeignURL
+    source: Source | None
+    samples: ForeignSamples | None
+    tally: Tally
+    reason: str = ""
+
+
+class _ObjectsJob:
+    """The work of an attach on each object."""
+
+    def __init__(self, kind: Files, options: PackOptions, reading: SourceOptions, check: bool) -> None:
+        self._kind, self._options, self._check = kind, options, check
+        self._boxes = None if reading.objects is None else reading.objects.box_format
+
+    def identity(self) -> dict[str, Any]:
+        """The options that the manifest stores."""
+        return {**self._options.as_dict(), "attached": True, "checked": self._check}
+
+    def run(
+        self,
+        writer: ForeignWriter,
+        urls: Sequence[ForeignURL],
+        objects: Sequence[ForeignObject],
+        run: RunOptions,
+        started: float,
+    ) -> PackSummary:
+        tally, before = Tally(writer.state), writer.count
+        left = urls[len(writer.objects) + tally.noted :]
+        first: Source | None = None
+        threads = min(_AT_ONCE if run.workers is None else run.workers, max(1, len(left)))
+        committed = time.monotonic()
+        with (
+            Progress(len(urls), f"{urls[0]}", shown=run.progress, unit="objects") as bar,
+            ThreadPoolExecutor(threads, "fastload-attach") as pool,
+        ):
+            bar.start(len(urls) - len(left), tally.bytes_in)
+            for number, listed in enumerate(
+                ahead(pool, self._listed, left, 2 * threads), len(urls) - len(left) + 1
+            ):
+                if listed.samples is None:
+                    self._leave_out(listed, tally)
+                else:
+                    assert listed.source is not None
+                    first = self._taken(writer, first, listed, tally)
+                bar.update(number, tally.bytes_in)
+                if writer.is_full or time.monotonic() - committed > _COMMIT_S:
+                    writer.commit(self._state(tally, first))
+                    committed = time.monotonic()
+                if self._options.limit is not None and writer.count >= self._options.limit:
+                    break
+        if not writer.count:
+            raise PackError(
+                f"{urls[0]} and others: none of their samples could be attached: {tally.skipped[:1]}"
+            )
+        state = self._state(tally, first)
+        writer.commit(state)
+        summary = tally.summary(
+            samples=writer.count, shards=0, seconds=0.0, packed_now=0, layout=str(state["layout"])
+        )
+        manifest = writer.finish(
+            state["classes"], summary.stored(), attribute_of(first, "form") if first else None
+        )
+        return replace(
+            summary.of(manifest),
+            shards=len(manifest.shards),
+            seconds=time.monotonic() - started,
+            packed_now=writer.count - before,
+        )
+
+    def _state(self, tally: Tally, first: Source | None) -> dict[str, Any]:
+        return {
+            **tally.state(),
+            "classes": None if first is None or first.classes is None else list(first.classes),
+            "layout": "" if first is None else attribute_of(first, "layout"),
+        }
+
+    def _leave_out(self, listed: _Listed, tally: Tally) -> None:
+        if self._options.on_error == "raise":
+            raise PackStoppedError(f"{listed.url}: {listed.reason}")
+        tally.skip(str(listed.url), listed.reason)
+        tally.noted += 1
+
+    def _taken(self, writer: ForeignWriter, first: Source | None, listed: _Listed, tally: Tally) -> Source:
+        """Adds the samples of an object, and returns the first source of the run. Raises PackError: its
+        fields are others."""
+        source, samples = listed.source, listed.samples
+        assert source is not None
+        assert samples is not None
+        if first is None:
+            writer.begin(schema_of(source))
+        elif (source.fields, source.classes) != (first.fields, first.classes):
+            raise PackError(
+                f"{listed.url}: its samples have the fields {_names(source)}, and those of {first.title} "
+                f"{_names(first)}: attach objects of one kind"
+            )
+        if self._options.limit is not None:
+            samples = _cut(samples, self._options.limit - writer.count)
+        if len(samples):
+            writer.add(samples)
+        tally.merge(listed.tally)
+        return source if first is None else first
+
+    def _listed(self, url: ForeignURL) -> _Listed:
+        tally = Tally()
+        try:
+            source = self._kind.open([url], self._boxes)
+            if not isinstance(source, Placed) or not hasattr(source, "read_fields"):
+                raise PackError(f"{url}: nothing says where its images lie: pack it with `fastload pack`")
+            samples = self._samples(url, source, tally)
+            return _Listed(url, source, samples, tally, "" if samples else "none of its samples can be read")
+        except (ArgumentError, PackStoppedError):
+            raise
+        except (FastloadError, OSError) as error:
+            if getattr(error, "sure", True):
+                return _Listed(url, None, None, tally, str(error).removeprefix(f"{url}: "))
+            raise
+
+    def _samples(self, url: ForeignURL, source: Any, tally: Tally) -> ForeignSamples | None:
+        """The samples of an object; None: none can be read."""
+        schema = schema_of(source)
+        beside = [field for field in schema if field != schema.image]
+        values: dict[str, list[Any]] = {field.name: [] for field in beside}
+        labels, most = class_fields(schema, source.classes), labels_most(source.classes)
+        places: list[tuple[int, int, int]] = []
+        sizes: list[tuple[int, int]] = []
+        encoder = FieldEncoder(source, self._options) if self._check else None
+        for position in range(len(source)):
+            name = source.name(position)
+            try:
+                place = source.place(position)
+                if place is None or place.path != url:
+                    raise PackError(
+                        "its image does not lie in one piece in the object: `fastload pack` reads it"
+                    )
+                row = _row(schema, source.read_fields(position))
+                crc, size = (0, None) if encoder is None else _checked(source, position, encoder, tally)
+            except (FastloadError, OSError) as error:
+                if not getattr(error, "sure", True):
+                    raise
+                reason = str(getattr(error, "reason", None) or error).removeprefix(f"{name}: ")
+                if self._options.on_error == "raise":
+                    raise PackStoppedError(f"{name}: {reason}") from error
+                tally.skip(name, reason)
+                continue
+            for each in beside:
+                values[each.name].append(row[each.name])
+            for each in labels:
+                tally.classes.add(each.name, np.ravel(row[each.name]).tolist(), most)
+            places.append((place.offset, place.size, crc))
+            sizes += [] if size is None else [size]
+            tally.bytes_in += place.size
+            tally.counts["attached"] += 1
+        tally.notices.merge(Notices.of(to_json(attribute_of(source, "notices"))))
+        if not places:
+            return None
+        info = url.objects.info(url.url)
+        return ForeignSamples(
+            ForeignObject(url.url, info.etag),
+            info.size,
+            _table(places),
+            values,
+            np.array(sizes, np.int32) if encoder is not None else None,
+        )
+
+
+def _row(schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a sample's fields beside the image: of a column its row, of others their bytes. Raises
+    PackError."""
+    found: dict[str, Any] = {}
+    for field in schema:
+        if field == schema.image:
+            continue
+        parts = SampleParts((0, 0), None)
+        field.handler.encode(field, 0, values[field.name], parts)
+        found[field.name] = parts.row[0] if field.is_column else parts.entries[0][2]
+    return found
+
+
+def _checked(
+    source: Source, position: int, encoder: FieldEncoder, tally: Tally
+) -> tuple[int, tuple[int, int]]:
+    """The CRC32C and the (height, width) of an image, which is read. Raises as `read` does, and
+    SampleError."""
+    item = source.read(position)
+    if not isinstance(item.image, bytes):
+        raise SampleError("", reason="its image is no file")
+    encoded = encoder.first(item)
+    tally.formats[encoded.format] = tally.formats.get(encoded.format, 0) + 1
+    if encoded.warning:
+        tally.warn(item.name, encoded.warning)
+    return core.crc32c(item.image), (encoded.height, encoded.width)
+
+
+def _table(places: list[tuple[int, int, int]]) -> npt.NDArray[np.uint32]:
+    """The table of places of (offset, size, CRC32C) each."""
+    found = np.array(places, np.uint64)
+    table = np.empty((len(found), 4), np.uint32)
+    table[:, 0], table[:, 1] = found[:, 0] & np.uint64(0xFFFFFFFF), found[:, 0] >> np.uint64(32)
+    table[:, 2], table[:, 3] = found[:, 1], found[:, 2]
+    return table
+
+
+def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
+    """The first samples."""
+    return replace(
+        samples,
+        places=samples.places[:count],
+        values={name: values[:count] for name, values in samples.values.items()},
+        sizes=None if samples.sizes is None else samples.sizes[:count],
+    )
+
+
+def _names(source: Source) -> str:
+    return ", ".join(f"{field.name} ({field})" for field in source.fields) or "none beside the image"

@@ -1,0 +1,342 @@
+"""ForeignWriter: writes a dataset whose images stay in objects of a store: their places, and all other
+fields.
+
+NOTE [ foreign: what is durable when ]
+1. Objects are added in their order, and written by parts: a file of values, then a sidecar with the places
+   of their images; both are synced.
+2. Then progress.json, the journal, names them, by rename. A resume goes on behind the objects that it names,
+   and removes what it does not name.
+3. The sidecars become one where there are many, before manifest.json names it, by rename, which makes the
+   folder a dataset. The journal is removed after that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+from fastload._native import core
+from fastload.common.files import expanded
+from fastload.errors import PackError
+from fastload.store.checked import Bad, get_object
+from fastload.store.entries import (
+    ForeignObject,
+    Segment,
+    ShardEntry,
+    parse_shards,
+    parse_sidecars,
+    shard_name,
+)
+from fastload.store.field import Field
+from fastload.store.form import Form
+from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
+from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, sync_folder
+from fastload.store.progress import Journal, check_free, check_same, claim_folder, clear, is_packed_file
+from fastload.store.schema import Schema
+from fastload.store.shard import write_error
+from fastload.store.sidecar import (
+    SIDECARS_MOST,
+    foreign_section,
+    open_sidecars,
+    packed_values,
+    write_sidecar,
+)
+
+PART_SAMPLES = 1 << 20
+"""Samples after which a part is written: their places take 16 bytes each until then."""
+_GO_ON = "go on with resume=True (--resume)"
+
+
+@dataclass
+class ForeignSamples:
+    """Samples of one object.
+
+    Attributes:
+        object: the object.
+        bytes: its size.
+        places: u32 (samples, 4): low and high half of each image's offset, its size, and its CRC32C; 0: not
+            known.
+        values: by name of each other field, its values as `ForeignWriter.column` takes them.
+        sizes: int32 (samples, 2), height and width of each image; None: not known.
+    """
+
+    object: ForeignObject
+    bytes: int
+    places: npt.NDArray[np.uint32]
+    values: Mapping[str, Sequence[Any]]
+    sizes: npt.NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+class ForeignWriter:
+    """Writes a dataset of foreign objects. See NOTE [ foreign: what is durable when ].
+
+    1. One thread calls it. `add` comes for each object, in order, then `finish`.
+    2. Leaving a `with` block without `finish` leaves what was written for a resume.
+
+    Args:
+        out: the dataset's folder; it must be empty or not exist, unless resume or overwrite is given.
+        options: options of the run, as JSON values; a resume must have the same, but for `varying`.
+        resume: goes on after the objects that the journal names.
+        overwrite: removes a dataset, or parts of one, from the folder first.
+
+    Attributes:
+        objects: the objects that were written before, in order.
+        state: the caller's own state after them, as `commit` was given it.
+        count: samples so far.
+        finished: the manifest of a dataset that was complete before a resume; None: it was not.
+
+    Raises:
+        PackError: the folder holds other files, cannot be resumed, or is being written by another process.
+    """
+
+    def __init__(
+        self,
+        out: str | os.PathLike[str],
+        *,
+        options: Mapping[str, object],
+        varying: Collection[str] = (),
+        resume: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        self.out = Path(expanded(out))
+        self._options: dict[str, Any] = json.loads(json.dumps(dict(options)))
+        self._varying = varying
+        self.state: dict[str, Any] = {}
+        self.finished: Manifest | None = None
+        self._schema: Schema | None = None
+        self._shards: list[ShardEntry] = []
+        self._sidecars: list[Segment] = []
+        self._pending: list[ForeignSamples] = []
+        self._lock = claim_folder(self.out)
+        try:
+            check_free(self.out, str(self.out), resume=resume, overwrite=overwrite)
+            if overwrite:
+                clear(self.out)
+            if resume:
+                self._load()
+            self._remove_leftovers()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ForeignWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Releases the folder; idempotent. Objects since the last commit are not written."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    @property
+    def objects(self) -> list[ForeignObject]:
+        return [shard.foreign for shard in self._shards if shard.foreign is not None]
+
+    @property
+    def count(self) -> int:
+        return sum(shard.count for shard in self._shards) + sum(map(len, self._pending))
+
+    def begin(self, schema: Schema) -> None:
+        """Notes the fields of every sample, before the first object. Raises PackError: a resume had others,
+        or the fields cannot lie beside images elsewhere."""
+        if self._schema is not None and self._schema != schema:
+            raise PackError(
+                f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again"
+            )
+        self._schema = schema
+        for each in schema:
+            if each != schema.image and not each.handler.can_be_added:
+                raise PackError(
+                    f"field {each.name!r} ({each.kind}) cannot lie beside images that stay in a store: pack "
+                    "the source with `fastload pack`"
+                )
+
+    def add(self, samples: ForeignSamples) -> None:
+        """Adds the samples of the next object, of at least one."""
+        assert len(samples)
+        self._pending.append(samples)
+
+    @property
+    def is_full(self) -> bool:
+        """True once so much is pending that `commit` should come."""
+        return sum(map(len, self._pending)) >= PART_SAMPLES
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """Writes what is pending, so that a resume goes on behind it. Raises PackError: the disk is full or
+        fails."""
+        if not self._pending:
+            return
+        assert self._schema is not None
+        number = len(self._sidecars)
+        path = self.out / f"values-{number:05d}.bin"
+        try:
+            shards = self._write_values(path)
+            sections = {
+                shard.file: foreign_section(shard, each.places)
+                for shard, each in zip(shards, self._pending, strict=True)
+            }
+            path = self.out / f"index-{number:05d}.bin"
+            self._sidecars.append(
+                write_sidecar(self.out, path.name, shards, lambda shard: sections[shard.file])
+            )
+            self._shards += shards
+            self._pending = []
+            Journal(
+                self._schema.to_json(),
+                self._options,
+                1,
+                [shard.to_json() for shard in self._shards],
+                {"run": dict(state), "sidecars": [sidecar.to_json() for sidecar in self._sidecars]},
+                None,
+            ).write(self.out)
+        except Bad as error:
+            raise PackError(f"{self._pending[0].object.url}: {error}") from None
+        except OSError as error:
+            raise write_error(path, 0, error, _GO_ON) from None
+
+    def _write_values(self, path: Path) -> list[ShardEntry]:
+        """Writes the fields of all pending samples into a file, and returns the entries of their objects.
+        Raises OSError, PackError."""
+        assert self._schema is not None
+        shards: list[ShardEntry] = []
+        first = sum(shard.count for shard in self._shards)
+        with open(path, "xb") as file:
+            for each in self._pending:
+                added: dict[str, Segment] = {}
+                for name, data in _columns(self._schema, each):
+                    view = memoryview(data).cast("B")
+                    added[name] = Segment(path.name, file.tell(), len(view), core.crc32c(view))
+                    file.write(view)
+                shards.append(
+                    ShardEntry(
+                        shard_name(len(self._shards) + len(shards)),
+                        first,
+                        len(each),
+                        each.bytes,
+                        each.object.checksum(each.bytes),
+                        {},
+                        added=added,
+                        foreign=each.object,
+                    )
+                )
+                first += len(each)
+            file.flush()
+            os.fsync(file.fileno())
+        if not any(shard.added for shard in shards):
+            path.unlink()
+        return shards
+
+    def finish(
+        self, classes: Sequence[str] | None, summary: Mapping[str, Any], form: Form | None = None
+    ) -> Manifest:
+        """Makes the folder a dataset. Raises PackError: the disk is full or fails."""
+        assert self._schema is not None
+        self.commit({})
+        number, sidecars = len(self._sidecars), tuple(self._sidecars)
+        path = self.out / MANIFEST_NAME
+        try:
+            if number > SIDECARS_MOST:
+                path = self.out / f"index-{number:05d}.bin"
+                known = open_sidecars(self.out, sidecars)
+                sidecars = (write_sidecar(self.out, path.name, self._shards, known.content),)
+                path = self.out / MANIFEST_NAME
+            manifest = Manifest(
+                self._schema,
+                tuple(self._shards),
+                None if classes is None else tuple(classes),
+                self._options,
+                summary,
+                sidecars=sidecars,
+                form=form,
+            )
+            sync_folder(self.out)
+            manifest.write(self.out)
+            self._sidecars = list(sidecars)
+            (self.out / JOURNAL_NAME).unlink(missing_ok=True)
+            self._remove_leftovers(named={MANIFEST_NAME})
+        except OSError as error:
+            raise write_error(path, 0, error, _GO_ON) from None
+        return manifest
+
+    def _load(self) -> None:
+        """Takes what an earlier run has written. Raises PackError, DatasetError."""
+        if (self.out / MANIFEST_NAME).exists():
+            self.finished = Manifest.load(self.out)
+            check_same(
+                str(self.out), (None, self.finished.options, 1), (None, self._options, 1), self._varying
+            )
+            return
+        path = self.out / JOURNAL_NAME
+        if not path.exists():
+            return
+        try:
+            journal = Journal.load(self.out)
+            check_same(str(self.out), (None, journal.options, 1), (None, self._options, 1), self._varying)
+            self._schema = Schema.from_json(journal.schema)
+            self._shards = list(parse_shards(journal.shards, self._schema, later=True))
+            self._sidecars = list(parse_sidecars(journal.state.get("sidecars", [])))
+            self.state = get_object(journal.state.get("run", {}), "the state of the run")
+        except Bad as error:
+            raise PackError(f"{path} does not hold ({error}): --overwrite starts again") from None
+        except OSError as error:
+            raise PackError(f"{path}: cannot be read: {error.strerror}: --overwrite starts again") from None
+        known = open_sidecars(self.out, self._sidecars)
+        if any(shard.foreign is None or known.get(shard) is None for shard in self._shards):
+            raise PackError(f"{self.out} has lost files that its journal names: --overwrite starts again")
+
+    def _remove_leftovers(self, named: Collection[str] = (JOURNAL_NAME,)) -> None:
+        """Removes what nothing names. Raises OSError."""
+        if self.finished is not None:
+            return
+        kept = {*named, *(sidecar.file for sidecar in self._sidecars)}
+        kept |= {name for shard in self._shards for _, name in shard.files}
+        for name in os.listdir(self.out):
+            if is_packed_file(name) and name not in kept:
+                with suppress(FileNotFoundError):
+                    (self.out / name).unlink()
+
+
+def _columns(schema: Schema, samples: ForeignSamples) -> list[tuple[str, Buffer]]:
+    """(name, segment) of each field that lies beside the images, and of the columns of their sizes."""
+    beside = [field for field in schema if field != schema.image]
+    found = [(field.name, _segment(field, samples.values[field.name])) for field in beside]
+    if samples.sizes is not None:
+        sides = np.ascontiguousarray(samples.sizes.T, "<i4")
+        found += zip((HEIGHT_COLUMN, WIDTH_COLUMN), (each.view(np.uint8).data for each in sides), strict=True)
+    return found
+
+
+def _segment(field: Field, values: Sequence[Any]) -> Buffer:
+    if not field.is_column:
+        return packed_values(values)
+    rows: npt.NDArray[Any] = np.ascontiguousarray(np.asarray(values, field.stored_dtype))
+    return rows.reshape(-1).view(np.uint8).data
+
+
+def check_finished(writer: ForeignWriter, objects: Sequence[ForeignObject]) -> Manifest | None:
+    """The manifest of a dataset that was complete before; None: it was not. Raises PackError: it is of other
+    objects."""
+    if writer.finished is None:
+        return None
+    found = [shard.foreign for shard in writer.finished.shards]
+    if found != list(objects):
+        raise PackError(f"{writer.out} is complete, with other objects: --overwrite attaches them again")
+    return writer.finished

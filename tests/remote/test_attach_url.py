@@ -1,0 +1,90 @@
+"""Datasets whose images stay in objects of a store as somebody wrote them: equal bytes to a local attach,
+whatever reads them; what is read, learnt and kept; and what is wrong with an object is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from servers.seaweedfs import SeaweedFS
+from test_pack_from_url import EACH, TARS, Put, files, there
+
+from fastload import FastLoader, PackedDataset
+from fastload.errors import SampleError
+from fastload.packing import attach
+from fastload.transforms import CenterCrop, RandomResizedCrop, Resize
+
+CROP = RandomResizedCrop(64)
+MIDDLE = [Resize(80), CenterCrop(64)]
+
+__all__ = ["there"]
+
+
+def pixels(loader: Any) -> list[tuple[bytes, list[int]]]:
+    return [(batch["image"].numpy().tobytes(), batch["label"].tolist()) for batch in loader]
+
+
+def opened(path: Path, cache: Path, server: SeaweedFS, **more: Any) -> PackedDataset:
+    given = {"transform": CROP, "fields": ("image", "label"), "seed": 1, "cache": cache}
+    return PackedDataset(path, **{**given, "storage_options": server.options(), "timeout": 10, **more})
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_equal_to_a_local_attach(
+    threads: int, tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS
+) -> None:
+    """Two epochs of every order, and single samples."""
+    there(files("tar"))
+    attach(str(tmp_path / "files" / "train-*.tar"), tmp_path / "local.fl")
+    summary = attach(f"{s3_url}/train-*.tar", tmp_path / "out.fl", storage_options=seaweedfs.options())
+    assert (summary.samples, summary.shards, summary.attached) == (TARS * EACH, TARS, TARS * EACH)
+    local = PackedDataset(tmp_path / "local.fl", CROP, fields={"image": "image", "label": "label"}, seed=1)
+    found = opened(
+        tmp_path / "out.fl", tmp_path / "cache", seaweedfs, fields={"image": "image", "label": "label"}
+    )
+    assert len(found) == len(local)
+    assert found.fields == local.fields
+    for shuffle in (False, True, "window", "huge"):
+        for epoch in range(2):
+            loaders = [
+                FastLoader(each, batch_size=4, shuffle=shuffle, num_workers=threads, seed=3)
+                for each in (local, found)
+            ]
+            for each in loaders:
+                each.set_epoch(epoch)
+            assert pixels(loaders[0]) == pixels(loaders[1])
+    for index in (0, 7, TARS * EACH - 1):
+        assert torch.equal(local[index]["image"], found[index]["image"])
+    assert list(found.where("label >= 12").indices) == [12, 13, 14]
+    found.close()
+
+
+def test_each_object_is_asked_for_as_it_was(
+    tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS
+) -> None:
+    """An object that was replaced, or is gone, is the error of its samples alone; those that the cache has
+    go on, and others' pixels never come."""
+    objects = there(files("tar"))
+    attach(f"{s3_url}/train-*.tar", tmp_path / "out.fl", storage_options=seaweedfs.options())
+    form = {"transform": MIDDLE, "fields": {"image": "image", "label": "label"}}
+    whole = opened(tmp_path / "out.fl", tmp_path / "whole", seaweedfs, **form)
+    expected = [sample["image"] for sample in whole]
+    found = opened(tmp_path / "out.fl", tmp_path / "cache", seaweedfs, **form)
+    assert torch.equal(found[EACH]["image"], expected[EACH])
+    objects.put("train-000.tar", files("tar")["train-001.tar"])
+    objects.delete("train-002.tar")
+    assert torch.equal(found[EACH]["image"], expected[EACH])
+    for index, reason in ((4, "it was replaced"), (11, "no such object")):
+        with pytest.raises(SampleError, match=rf"sample {index} .*train-00{index // EACH}\.tar.*{reason}"):
+            found[index]
+    with pytest.raises(SampleError, match="replaced"):
+        list(FastLoader(found, batch_size=4, num_workers=2))
+    for threads in (0, 2):
+        loader = FastLoader(found, batch_size=None, num_workers=threads, on_error="skip")
+        good = list(range(EACH, 2 * EACH))
+        assert [sample["label"] for sample in loader] == good
+        assert loader.skipped == TARS * EACH - len(good)
+        for at, sample in zip(good, loader, strict=True):
+            assert torch.equal(sample["image"], expected[at])
