@@ -19,7 +19,6 @@ from fastload.common.files import expanded
 from fastload.common.rng import checked_epoch, checked_seed
 from fastload.common.system import share_of_cpus
 from fastload.common.text import Text
-from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.packed import PackedDataset
 from fastload.engines.batch_types import Batches, DefaultBatches
 from fastload.engines.iterator import LoaderIterator, uncompiled
@@ -30,6 +29,7 @@ from fastload.engines.state import LoaderState, shown
 from fastload.errors import ArgumentError
 from fastload.explain.report import advised_settings, brief, explain, stats
 from fastload.health import HealthMonitor, Trace, tracing
+from fastload.remote.kept_table import CachePlace
 from fastload.sampling.arguments import AccelerateMark, order_of, show_sharded
 from fastload.sampling.sharding import Shard, checked_shard
 

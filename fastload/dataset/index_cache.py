@@ -24,8 +24,8 @@ import numpy as np
 
 from fastload._native import core
 from fastload.common.system import available_memory
-from fastload.dataset.kept_table import CachePlace, FilesFolder
 from fastload.remote.cache_folder import count_anew
+from fastload.remote.kept_table import CachePlace, FilesFolder
 from fastload.remote.shared_files import dataset_folder, open_in_dataset, replace_file
 
 _MAGIC = b"FLINDEX2"

@@ -16,9 +16,9 @@ from fastload._native import core
 from fastload.common.files import expanded, read_regular
 from fastload.dataset.kept_files import PATHS, Hashes, hash_of, hashes_of
 from fastload.dataset.kept_folder import names_of
-from fastload.dataset.kept_table import LOG
 from fastload.errors import ArgumentError, DatasetError
 from fastload.remote.cache_folder import CacheFolder, LockFile, default_folder
+from fastload.remote.kept_table import LOG
 from fastload.remote.shared_files import open_in_dataset
 
 

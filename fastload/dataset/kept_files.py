@@ -19,8 +19,8 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.system import hosts_of_job
 from fastload.dataset.kept_folder import cut_logs
-from fastload.dataset.kept_table import HASH, CachePlace, KeptTable
 from fastload.remote.cache_folder import count_anew
+from fastload.remote.kept_table import HASH, CachePlace, KeptTable
 from fastload.remote.shared_files import dataset_folder, open_in_dataset, replace_file
 
 _SLAB, _SLOW_SLAB = 64 << 20, 256 << 20

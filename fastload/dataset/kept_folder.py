@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import core
-from fastload.dataset.kept_table import LOG, TABLE
 from fastload.errors import DatasetError
 from fastload.remote.cache_folder import LockFile, count_anew, on_disk
+from fastload.remote.kept_table import LOG, TABLE
 from fastload.remote.shared_files import dataset_folder, open_in_dataset
 
 _ENTRY = np.dtype([("stamp", "<u8"), ("place", "<u8"), ("size", "<u4"), ("crc", "<u4")])

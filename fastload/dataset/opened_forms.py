@@ -24,8 +24,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fastload._native import core
-from fastload.dataset.kept_table import CachePlace, KeptTable
 from fastload.errors import FastloadError
+from fastload.remote.kept_table import CachePlace, KeptTable
 
 _SLAB = 16 << 20
 """Bytes of one grant: what a worker may write in a second."""

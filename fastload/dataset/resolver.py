@@ -27,7 +27,6 @@ from fastload.common.originals import OwnCode
 from fastload.common.positions import listed_positions
 from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.datasets import RECOGNISERS, InPlaceDatasets
-from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.mixture import Mixture, MixtureOrder
 from fastload.dataset.native_data import NativeData, native_view, why_not
 from fastload.dataset.native_source import NativeSource
@@ -35,6 +34,7 @@ from fastload.dataset.packed import OWN_CODE, PackedDataset, is_plain
 from fastload.dataset.parts import Asked, Joined, Leaf, Part, Picked, check_lengths, sources_of
 from fastload.dataset.view import MixedRows, NativeView
 from fastload.errors import ArgumentError
+from fastload.remote.kept_table import CachePlace
 
 
 @dataclass(frozen=True)

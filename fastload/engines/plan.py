@@ -25,7 +25,6 @@ from fastload._native import core
 from fastload.common.distribution import pip_install
 from fastload.dataset.copies import DrawBasis
 from fastload.dataset.in_place.base import InPlaceDataset
-from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.native_data import NativeData
 from fastload.dataset.native_source import NativeSource
 from fastload.dataset.resolver import NativeDataReader, draws_of, in_epoch, same_objects
@@ -39,6 +38,7 @@ from fastload.engines.of_kornia import check_keys, fields_by_keys, settings_of
 from fastload.engines.settings import EngineChoice, Settings
 from fastload.errors import ArgumentError
 from fastload.portable import LACKING
+from fastload.remote.kept_table import CachePlace
 from fastload.transforms.spec import stored_output
 
 Engine = Literal["threads", "processes", "caller"]

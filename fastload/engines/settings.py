@@ -21,10 +21,10 @@ from fastload import portable
 from fastload.batch.collate import Collate, CollateForm
 from fastload.common.originals import OwnCode, original
 from fastload.common.rng import checked_seed, order_seed
-from fastload.dataset.kept_table import CachePlace
 from fastload.device.to_float import DTYPES, FORMATS
 from fastload.errors import ArgumentError
 from fastload.lazy.opening import Exactness
+from fastload.remote.kept_table import CachePlace
 from fastload.sampling.known import DrawTimes, SamplerFacts, facts_of
 from fastload.sampling.sharding import Shard
 from fastload.transforms.ops import Normalize, ToFloat

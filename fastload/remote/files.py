@@ -35,6 +35,8 @@ from fastload.remote.cache_folder import default_folder
 from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard, CachedSidecar
 from fastload.remote.failures import BytesCheck
+from fastload.remote.kept_table import CachePlace
+from fastload.remote.learnt_images import LearntImages
 from fastload.remote.manifest import check_places, read_manifest
 from fastload.remote.requests import HELD_BYTES, MEMORY_SHARE, Pass, PassShare, Request, Unit
 from fastload.remote.session import RemoteStatus, Session
@@ -94,6 +96,7 @@ class RemoteFiles(DatasetFiles):
         self._arguments = normalized(url), cache, cache_size, dict(storage_options or {}), timeout
         self.cache_folder = (default_folder() if cache is None else Path(expanded(cache))).absolute()
         self._session: Session | None = None
+        self._learnt: LearntImages | None = None
         self._lock = threading.Lock()
         _alive.add(self)
         self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
@@ -237,6 +240,13 @@ class RemoteFiles(DatasetFiles):
             None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards
         ]
         return sidecars
+
+    def learn(self, store: core.Store, manifest: Manifest) -> None:
+        """Has readers of a store learn of foreign images, and keeps that in the cache folder."""
+        if manifest.is_foreign:
+            url, cache, size, _, _ = self._arguments
+            folder = default_folder() if cache is None else Path(expanded(cache))
+            self._learnt = LearntImages(CachePlace(os.fspath(folder), size), url, manifest, store)
 
     def fetch_tables(self, shards: Iterable[int], name: str, heal: bool = False) -> None:
         """Fetches tables of the shards' sections which this host lacks, and waits for them.
@@ -624,6 +634,7 @@ class RemoteFiles(DatasetFiles):
 
     def close(self) -> None:
         """Closes this process's session; idempotent."""
+        self._learnt = None
         session, self._session = self._session, None
         if session is not None:
             session.close()

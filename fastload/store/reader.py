@@ -153,13 +153,13 @@ class DatasetFiles:
     def learn(self, store: core.Store, manifest: Manifest) -> None:
         """Has readers of a store learn of images that nobody has checked; once all shards are open."""
         if manifest.is_foreign:
-            store.learn(_FACTS_BYTES)
+            store.learn(FACTS_BYTES)
 
     def close(self) -> None:
         """Lets go of what is open; idempotent."""
 
 
-_FACTS_BYTES = 256 << 20
+FACTS_BYTES = 256 << 20
 """Bytes of entropy indexes that a process keeps in memory."""
 
 

@@ -24,9 +24,9 @@ from fastload import FastLoader
 from fastload._native import core
 from fastload.cli.main import app
 from fastload.dataset.kept_folder import shares_of
-from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.opened_forms import FormsPlace, OpenedForms
 from fastload.lazy import indexes
+from fastload.remote.kept_table import CachePlace
 
 OPTIONS: dict[str, Any] = {"batch_size": 2, "num_workers": 2, "persistent_workers": True}
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from servers.seaweedfs import SeaweedFS
@@ -88,3 +89,38 @@ def test_each_object_is_asked_for_as_it_was(
         assert loader.skipped == TARS * EACH - len(good)
         for at, sample in zip(good, loader, strict=True):
             assert torch.equal(sample["image"], expected[at])
+
+
+def test_what_is_learnt_is_kept(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
+    """An epoch proves each image sound: a later process knows it, and notices when bytes in the cache
+    differ, which are fetched again; so are torn ones that nobody has read yet."""
+    there(files("tar"))
+    attach(f"{s3_url}/train-*.tar", tmp_path / "out.fl", storage_options=seaweedfs.options())
+    form = {"transform": MIDDLE, "fields": {"image": "image", "label": "label"}}
+    found = opened(tmp_path / "out.fl", tmp_path / "cache", seaweedfs, **form)
+    files_, store = found.opened.reader.files, found.opened.reader.store
+    assert not any(store.vouches(index) for index in range(TARS * EACH))
+    files_.session.wait(files_.request(np.arange(TARS * EACH)))
+    cached = [Path(shard.path) for shard in files_.shards]
+    cached[0].write_bytes(bytes(cached[0].stat().st_size))
+    expected = [
+        sample["image"] for sample in opened(tmp_path / "out.fl", tmp_path / "whole", seaweedfs, **form)
+    ]
+
+    def read(dataset: PackedDataset) -> None:
+        loader = FastLoader(dataset, batch_size=4, num_workers=2)
+        assert torch.equal(torch.cat([batch["image"] for batch in loader]), torch.stack(expected))
+
+    read(found)
+    assert all(store.vouches(index) for index in range(TARS * EACH))
+    found.close()
+    again = opened(tmp_path / "out.fl", tmp_path / "cache", seaweedfs, **form)
+    store, before = again.opened.reader.store, again.opened.reader.files.status().fetched
+    assert all(store.vouches(index) for index in range(TARS * EACH))
+    damaged = bytearray(cached[1].read_bytes())
+    for at in range(0, len(damaged), 64):
+        damaged[at] ^= 1
+    cached[1].write_bytes(damaged)
+    read(again)
+    assert again.opened.reader.files.status().fetched > before
+    again.close()

@@ -14,8 +14,8 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.hugging_face import ArrowDataset
 from fastload.dataset.in_place.placed import PlacedDataset
 from fastload.dataset.in_place.torchvision import FileDataset
-from fastload.dataset.kept_table import CachePlace
 from fastload.errors import ArgumentError, TransformError
+from fastload.remote.kept_table import CachePlace
 
 
 class Recogniser(NamedTuple):

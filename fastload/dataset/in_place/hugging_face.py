@@ -27,8 +27,8 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError, opening_replaced
 from fastload.dataset.in_place.listed import ListedImages
 from fastload.dataset.in_place.mapped import MappedFiles, places_of
-from fastload.dataset.kept_table import CachePlace
 from fastload.errors import ArgumentError, TransformError
+from fastload.remote.kept_table import CachePlace
 from fastload.transforms.ops import Transform
 from fastload.transforms.steps import flatten
 

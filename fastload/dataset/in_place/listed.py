@@ -18,9 +18,9 @@ from fastload.dataset.in_place.header_sizes import header_sizes
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.index_cache import index_room
 from fastload.dataset.kept_files import KeptFiles, hash_of
-from fastload.dataset.kept_table import CachePlace
 from fastload.errors import FastloadError
 from fastload.remote.cache_folder import is_local
+from fastload.remote.kept_table import CachePlace
 
 _SAMPLED = 200
 """Images that are looked at to tell how many of all are native."""

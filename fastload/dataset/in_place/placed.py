@@ -15,8 +15,8 @@ from fastload.dataset.in_place.base import InPlaceDataset
 from fastload.dataset.in_place.known import NotInPlaceError
 from fastload.dataset.in_place.listed import ListedImages, Places
 from fastload.dataset.in_place.samples import KnownSamples, ReadableSource, opened
-from fastload.dataset.kept_table import CachePlace
 from fastload.errors import FastloadError
+from fastload.remote.kept_table import CachePlace
 
 if TYPE_CHECKING:
     from PIL.Image import Image

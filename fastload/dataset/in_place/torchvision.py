@@ -15,7 +15,7 @@ from fastload.dataset.in_place.base import InPlaceDataset, checked_path
 from fastload.dataset.in_place.formats import NATIVE, suffixes
 from fastload.dataset.in_place.known import KnownDataset, NotInPlaceError, OwnOpening
 from fastload.dataset.in_place.listed import ListedImages
-from fastload.dataset.kept_table import CachePlace
+from fastload.remote.kept_table import CachePlace
 
 if TYPE_CHECKING:
     from PIL.Image import Image

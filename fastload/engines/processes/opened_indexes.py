@@ -6,9 +6,9 @@ from __future__ import annotations
 from fastload._native import core
 from fastload.dataset.index_cache import KIND, IndexCache, index_room, url_of
 from fastload.dataset.kept_folder import shares_of
-from fastload.dataset.kept_table import CachePlace
 from fastload.dataset.opened_forms import FormsPlace
 from fastload.errors import FastloadError
+from fastload.remote.kept_table import CachePlace
 
 
 class OpenedIndexes:

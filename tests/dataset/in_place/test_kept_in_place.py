@@ -23,9 +23,10 @@ from torchvision import datasets
 
 from fastload import FastLoader
 from fastload._native import core
-from fastload.dataset import kept_files, kept_table
+from fastload.dataset import kept_files
 from fastload.dataset.in_place import listed
 from fastload.errors import ArgumentError, DatasetError
+from fastload.remote import kept_table
 from fastload.remote.caches import cached_datasets, remove_caches
 
 
