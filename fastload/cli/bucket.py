@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -89,7 +91,10 @@ def _is_size(given: str | None) -> str | None:
 def cache(
     url: Annotated[
         str | None,
-        typer.Argument(metavar="[URL]", help="A dataset to fetch; none: list what the cache has."),
+        typer.Argument(
+            metavar="[URL]",
+            help="A dataset to fetch, or the folder of an attached one; none: list what the cache has.",
+        ),
     ] = None,
     cache: Annotated[
         str | None,
@@ -116,7 +121,8 @@ def cache(
     """Lists, fills, checks or empties the cache on the local disk."""
     from fastload.remote.caches import cached_datasets, fill_cache, remove_caches
 
-    if url is not None:
+    local = None if url is None or is_url(url) or not os.path.isdir(url) else Path(url).absolute().as_uri()
+    if url is not None and local is None:
         _need_url(url)
     if cache_size is not None and (url is None or remove):
         raise ArgumentError(
@@ -131,7 +137,7 @@ def cache(
         _tend(cache, prune=prune)
         return
     if remove:
-        removed, used = remove_caches(url, cache)
+        removed, used = remove_caches(local or url, cache)
         say(f"{removed:,} removed" + (f"; {used:,} in use, which stay{'s' * (used == 1)}" if used else ""))
         return
     if url is not None:

@@ -23,12 +23,13 @@ def prices(requests: float | None, gib: float | None) -> tuple[Price, ...]:
 
 def cost_rows(manifest: Manifest, cache_size: str | None) -> list[EpochTraffic]:
     """The traffic for each size of the cache."""
+    size = manifest.image_bytes
     sizes = (
-        [int(manifest.bytes * share) for share in _SHARES]
+        [int(size * share) for share in _SHARES]
         if cache_size is None
         else [parse_size(cache_size, "cache_size")]
     )
-    return [epoch_traffic(manifest.count, manifest.bytes, size) for size in sizes]
+    return [epoch_traffic(manifest.count, size, each) for each in sizes]
 
 
 def cost_document(manifest: Manifest, cache_size: str | None, known: tuple[Price, ...]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from fastload.dataset.query import Columns, ConditionEngine
 from fastload.dataset.sample_form import SampleForm
 from fastload.errors import ArgumentError, DatasetError, SampleError
 from fastload.remote.files import remote_files
+from fastload.store import HEIGHT_COLUMN
 from fastload.store.form import Parts, same_fields
 from fastload.store.labels import LABEL
 from fastload.store.manifest import dataset_folder
@@ -176,7 +177,7 @@ class OpenedDataset:
     def knows_sizes(self) -> bool:
         """True if heights and widths of all images are known; of foreign ones they may not be."""
         return all(
-            shard.foreign is None or "__height__" in shard.added for shard in self.reader.manifest.shards
+            shard.foreign is None or HEIGHT_COLUMN in shard.columns for shard in self.reader.manifest.shards
         )
 
     @property

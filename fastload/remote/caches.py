@@ -17,13 +17,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from fastload.common.urls import normalized, shown
+from fastload.common.files import expanded
+from fastload.common.urls import is_url, normalized, shown
 from fastload.errors import ArgumentError
 from fastload.remote.cache_folder import DATASET, CacheFolder, LockFile, described, read_used, remove_unused
 from fastload.remote.files import TIMEOUT_S, RemoteFiles
 from fastload.remote.shared_files import open_in_dataset
 from fastload.store.groups import GROUP_BYTES
-from fastload.store.reader import DatasetReader
+from fastload.store.reader import DatasetFiles, DatasetReader
 
 BLOCK_BYTES = 2 << 20
 GIB = 1 << 30
@@ -217,7 +218,7 @@ def fill_cache(
     nothing.
 
     Args:
-        url: URL of the dataset.
+        url: URL of the dataset, or the folder of one whose images lie in a store.
         cache, cache_size, storage_options: as PackedDataset takes them.
         progress: called with the number of samples looked at, from 0 on, and the number of all samples.
         timeout: seconds within which a request is tried again.
@@ -228,7 +229,12 @@ def fill_cache(
     Raises:
         DatasetError, RemoteError: there is no dataset, or it cannot be fetched.
     """
-    files = RemoteFiles(url, cache, cache_size, storage_options, timeout)
+    local = None if is_url(url) else DatasetFiles(Path(expanded(url)).absolute())
+    if local is not None:
+        if not local.looked_at(None).is_foreign:
+            raise ArgumentError(f"{url} holds its images itself: there is nothing to fetch")
+        url = Path(expanded(url)).absolute().as_uri()
+    files = RemoteFiles(url, cache, cache_size, storage_options, timeout, local)
     with DatasetReader(files) as reader:
         step = max(1, FILL_BYTES // files.mean_bytes)
         if progress is not None:

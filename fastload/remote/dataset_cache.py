@@ -323,15 +323,25 @@ class CachedSidecar(CachedFile):
         start, _, size = self._tables[unit]
         return start, start + size
 
+    @property
+    def ranges(self) -> tuple[list[int], list[int]]:
+        """Starts and stops of all tables in the file."""
+        starts = [start for start, _, _ in self._tables]
+        return starts, [start + size for start, _, size in self._tables]
+
     def damaged(self, first: int, last: int, data: memoryview) -> set[int]:
-        """The table, where one of its blocks differs from its checksum; else none."""
-        _, part, size = self._tables[first]
-        block = core.TABLE_BLOCK // part.width * part.width
-        starts = np.arange(0, size, block, dtype=np.uint64)
-        sizes = np.minimum(np.uint64(block), np.uint64(size) - starts).astype(np.uint32)
-        return (
-            {first} if len(data) != size or len(core.crc32c_differ(data, starts, sizes, part.crcs)) else set()
-        )
+        """The tables in first .. last of which a block differs from its checksum. `data` begins with the
+        first."""
+        begin, found = self._tables[first][0], set[int]()
+        for unit in range(first, last + 1):
+            start, part, size = self._tables[unit]
+            rows = data[start - begin : start - begin + size]
+            block = core.TABLE_BLOCK // part.width * part.width
+            starts = np.arange(0, size, block, dtype=np.uint64)
+            sizes = np.minimum(np.uint64(block), np.uint64(size) - starts).astype(np.uint32)
+            if len(rows) != size or len(core.crc32c_differ(rows, starts, sizes, part.crcs)):
+                found.add(unit)
+        return found
 
     def open(self, writable: bool) -> core.TableFile:
         """Opens the file of its tables: that in the cache, or one in memory, where it lacks some and is

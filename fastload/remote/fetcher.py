@@ -44,12 +44,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from typing_extensions import Buffer
 
 from fastload.errors import RemoteError
 from fastload.health import tracing
-from fastload.remote.dataset_cache import CachedFile, CachedShard, DatasetCache
+from fastload.remote.dataset_cache import CachedFile, CachedShard, CachedSidecar, DatasetCache
 from fastload.remote.failures import BytesCheck
 from fastload.remote.foreign import ForeignObjects
 from fastload.remote.objects import MOST, Objects, remote_error
@@ -167,11 +168,14 @@ def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: in
         most: most bytes of the span, unless the unit alone has more; 0: the span lies within the unit's block
             of RANGE_BYTES.
     """
-    count = shard.grouped
-    if unit[1] >= count or not isinstance(shard, CachedShard):
-        return alone(shard, unit)  # a column, or a table: they lie far apart
-    groups = shard.groups
-    starts, stops = groups.starts, groups.stops
+    starts: Any
+    stops: Any
+    if isinstance(shard, CachedSidecar):
+        count, (starts, stops) = len(shard.state), shard.ranges
+    elif isinstance(shard, CachedShard) and unit[1] < shard.grouped:
+        count, starts, stops = shard.grouped, shard.groups.starts, shard.groups.stops
+    else:
+        return alone(shard, unit)  # a column: they lie far apart
     first = last = unit[1]
     block = int(starts[first]) // RANGE_BYTES
 
@@ -198,7 +202,7 @@ def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: in
         and int(starts[last + 1]) - int(stops[last]) <= GAP
     ):
         last += 1
-    stop = stops[last] if first == last else stops[first : last + 1].max()
+    stop = stops[last] if first == last else max(stops[first : last + 1])
     return UnitRange(unit[0], first, last, int(starts[first]), int(stop))
 
 

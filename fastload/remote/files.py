@@ -59,6 +59,8 @@ from fastload.store.sidecar import (
 TIMEOUT_S = 60.0
 """Default of `timeout`: seconds within which a request is tried again."""
 T = TypeVar("T")
+_AT_ONCE_BYTES = 4 << 20
+"""Bytes of sidecars up to which all of their tables are fetched when a dataset is opened: by few requests."""
 _AGAIN = "push the dataset again; `fastload verify` checks the rest"
 
 
@@ -239,6 +241,9 @@ class RemoteFiles(DatasetFiles):
         self._rows = [
             None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards
         ]
+        if sum(segment.bytes for segment, _, _ in cached) <= _AT_ONCE_BYTES:
+            names = {name for section in self._sections for name in section.widths}
+            self._fetch_lacking(self.lacking_tables(np.arange(len(shards)), sorted(names)))
         return sidecars
 
     def learn(self, store: core.Store, manifest: Manifest) -> None:
@@ -260,7 +265,10 @@ class RemoteFiles(DatasetFiles):
             RemoteError: a table cannot be fetched.
             DatasetError: a table's bytes differ from the packed ones, or cannot be kept.
         """
-        lacking = self.lacking_tables(np.fromiter(shards, np.int64), (name,), heal)
+        self._fetch_lacking(self.lacking_tables(np.fromiter(shards, np.int64), (name,), heal), heal)
+
+    def _fetch_lacking(self, lacking: list[Unit], heal: bool = False) -> None:
+        """Fetches tables, and waits for them. Raises as `fetch_tables`."""
         if lacking:
             request = Request(lacking, 0, heal=heal)
             self.session.add(request)
@@ -619,7 +627,9 @@ class RemoteFiles(DatasetFiles):
         """
         session, known = self.session, self.shards
         units = [
-            (number, known[number].columns[name][0]) for number in shards if name in known[number].columns
+            (number, known[number].columns[name][0])
+            for number in shards
+            if name in known[number].columns and known[number].entry.foreign is None
         ]
         lacking = [unit for unit in units if heal or not known[unit[0]].state[unit[1]]]
         if not lacking:

@@ -244,11 +244,8 @@ class ShardEntry:
         while self.fields is None and packed and packed[-1] in self.added:
             packed.pop()  # the file has no field of that name
         names = [field.name for field in after]
-        known = {name: part for name, part in self.added.items() if name in names or name in HIDDEN_COLUMNS}
-        default = (
-            packed == names[: len(packed)]
-            and set(names[len(packed) :]) == known.keys() - HIDDEN_COLUMNS.keys()
-        )
+        known = {name: part for name, part in self.added.items() if name in names}
+        default = packed == names[: len(packed)] and set(names[len(packed) :]) == known.keys()
         return replace(self, fields=None if default else tuple(packed), added=known)
 
     def packed_fields(self, schema: Schema) -> tuple[str, ...]:
@@ -465,14 +462,10 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
 
 def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:
     """The segment of an added field. Its size is checked here where the field's rows have a fixed one."""
-    part = _parse_segment(value, f"the values of field {name} {what}")
-    if name in HIDDEN_COLUMNS:
-        if part.bytes != stored * HIDDEN_COLUMNS[name].itemsize:
-            raise Bad(f"the values of column {name} {what} have {part.bytes} bytes for {stored} samples")
-        return part
     known = next((field for field in schema if field.name == name), None)
     if known is None or not known.handler.can_be_added:
         raise Bad(f"values {what} were added for {shown(name)}, which is no field that could be added")
+    part = _parse_segment(value, f"the values of field {name} {what}")
     fixed = stored * known.row_bytes
     if part.bytes != fixed if known.is_column else part.bytes < (stored + 1) * OFFSET_BYTES:
         raise Bad(f"the values of field {name} {what} have {part.bytes} bytes for {stored} samples")
@@ -497,10 +490,9 @@ def _check_fields(entry: ShardEntry, schema: Schema, what: str) -> None:
     the columns that there may be."""
     packed = set(entry.packed_fields(schema))
     needed = {name for name in schema.columns if name not in entry.added}
-    if entry.foreign is not None:
-        needed -= HIDDEN_COLUMNS.keys()
     gone = set() if entry.fields is None else {name for name in entry.columns if column_owner(name) in packed}
-    if not needed <= set(entry.columns) <= needed | gone:
+    least = needed if entry.foreign is None else needed - HIDDEN_COLUMNS.keys()
+    if not least <= set(entry.columns) <= needed | gone:
         raise Bad(
             f"the columns {what} are {shown(', '.join(entry.columns))}, the schema's "
             f"{shown(', '.join(sorted(needed)))}"

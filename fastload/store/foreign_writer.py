@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import Buffer
 
 from fastload._native import core
 from fastload.common.files import expanded
@@ -37,7 +36,6 @@ from fastload.store.entries import (
     parse_sidecars,
     shard_name,
 )
-from fastload.store.field import Field
 from fastload.store.form import Form
 from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, sync_folder
@@ -45,6 +43,7 @@ from fastload.store.progress import Journal, check_free, check_same, claim_folde
 from fastload.store.schema import Schema
 from fastload.store.shard import write_error
 from fastload.store.sidecar import (
+    ROW_MOST,
     SIDECARS_MOST,
     foreign_section,
     open_sidecars,
@@ -163,7 +162,8 @@ class ForeignWriter:
             )
         self._schema = schema
         for each in schema:
-            if each != schema.image and not each.handler.can_be_added:
+            wide = each.is_column and each.row_bytes > ROW_MOST
+            if each != schema.image and (wide or not each.handler.can_be_added):
                 raise PackError(
                     f"field {each.name!r} ({each.kind}) cannot lie beside images that stay in a store: pack "
                     "the source with `fastload pack`"
@@ -189,8 +189,9 @@ class ForeignWriter:
         path = self.out / f"values-{number:05d}.bin"
         try:
             shards = self._write_values(path)
+            assert self._schema is not None
             sections = {
-                shard.file: foreign_section(shard, each.places)
+                shard.file: foreign_section(shard, each.places, _columns(self._schema, each))
                 for shard, each in zip(shards, self._pending, strict=True)
             }
             path = self.out / f"index-{number:05d}.bin"
@@ -221,7 +222,7 @@ class ForeignWriter:
         with open(path, "xb") as file:
             for each in self._pending:
                 added: dict[str, Segment] = {}
-                for name, data in _columns(self._schema, each):
+                for name, data in _texts(self._schema, each):
                     view = memoryview(data).cast("B")
                     added[name] = Segment(path.name, file.tell(), len(view), core.crc32c(view))
                     file.write(view)
@@ -232,7 +233,7 @@ class ForeignWriter:
                         len(each),
                         each.bytes,
                         each.object.checksum(each.bytes),
-                        {},
+                        {name: core.crc32c(rows) for name, rows in _columns(self._schema, each).items()},
                         added=added,
                         foreign=each.object,
                     )
@@ -314,21 +315,24 @@ class ForeignWriter:
                     (self.out / name).unlink()
 
 
-def _columns(schema: Schema, samples: ForeignSamples) -> list[tuple[str, Buffer]]:
-    """(name, segment) of each field that lies beside the images, and of the columns of their sizes."""
-    beside = [field for field in schema if field != schema.image]
-    found = [(field.name, _segment(field, samples.values[field.name])) for field in beside]
+def _columns(schema: Schema, samples: ForeignSamples) -> dict[str, memoryview]:
+    """The rows of each column, by name: of the fields that are some, and of the sizes of images."""
+    found: dict[str, npt.NDArray[Any]] = {
+        field.name: np.ascontiguousarray(np.asarray(samples.values[field.name], field.stored_dtype))
+        for field in schema
+        if field.is_column
+    }
     if samples.sizes is not None:
         sides = np.ascontiguousarray(samples.sizes.T, "<i4")
-        found += zip((HEIGHT_COLUMN, WIDTH_COLUMN), (each.view(np.uint8).data for each in sides), strict=True)
-    return found
+        found |= zip((HEIGHT_COLUMN, WIDTH_COLUMN), sides, strict=True)
+    return {name: rows.reshape(-1).view(np.uint8).data for name, rows in found.items() if rows.size}
 
 
-def _segment(field: Field, values: Sequence[Any]) -> Buffer:
-    if not field.is_column:
-        return packed_values(values)
-    rows: npt.NDArray[Any] = np.ascontiguousarray(np.asarray(values, field.stored_dtype))
-    return rows.reshape(-1).view(np.uint8).data
+def _texts(schema: Schema, samples: ForeignSamples) -> Iterator[tuple[str, bytes]]:
+    """(name, segment) of each other field beside the images."""
+    for field in schema:
+        if field != schema.image and not field.is_column:
+            yield field.name, packed_values(samples.values[field.name])
 
 
 def check_finished(writer: ForeignWriter, objects: Sequence[ForeignObject]) -> Manifest | None:

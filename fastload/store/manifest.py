@@ -87,6 +87,12 @@ class Manifest:
         """Size of all shards."""
         return sum(shard.bytes for shard in self.shards)
 
+    @property
+    def image_bytes(self) -> int:
+        """Bytes that an epoch reads: of all shards, and of foreign objects those of the images alone."""
+        images = self.summary.get("bytes_in")
+        return images if self.is_foreign and isinstance(images, int) else self.bytes
+
     @cached_property
     def is_foreign(self) -> bool:
         """True if images lie in objects of a store, as somebody else wrote them."""

@@ -193,6 +193,8 @@ def read_chunk(
     if known is not None and memoryview(known).nbytes == len(into):
         into[:] = memoryview(known).cast("B")
         return
+    if shard.foreign is not None:
+        raise unplaced(shard)
     try:
         store.column(number, name, into)
         if core.crc32c(into) == shard.columns[name]:
@@ -600,6 +602,7 @@ class DatasetReader:
         to hold as many bytes. `sections`: what sidecars say of all shards; (): nothing."""
         dtype, shape = self.schema.columns[name]
         row = self._row_bytes(name)
+        sections = sections or (self._sections if self.manifest.is_foreign else ())
         shards = [self.manifest.shards[number] for number in numbers]
         copied = [
             sections and (section := sections[number]) is not None and section.has(name, row)
@@ -621,11 +624,11 @@ class DatasetReader:
             for number, shard, there in zip(numbers, shards, copied, strict=True):
                 chunk, rows = content[at : at + shard.count * row], self._rows[number]
                 known = elsewhere.get(number)
-                if shard.foreign is not None and name not in shard.added and name != CRC_COLUMN:
-                    known = bytes(len(chunk) if rows is None else shard.stored * row)
                 if there and (section := sections[number]) is not None and name not in shard.added:
                     with suppress(DatasetError):  # a damaged sidecar: the shard has the rows too
                         known = section.values(name)
+                elif shard.foreign is not None and name not in (*shard.columns, CRC_COLUMN):
+                    known = bytes(shard.stored * row)  # sizes of images, which are not known
                 if rows is None:
                     read_chunk(self.files, store, number, shard, name, chunk, known)
                 else:
@@ -644,7 +647,7 @@ class DatasetReader:
 
     @staticmethod
     def _has_column(shard: ShardEntry, name: str) -> bool:
-        """True if a shard's file has a column; what a foreign one lacks is zero: not known."""
+        """True if a shard's file has a column."""
         return name not in shard.added and shard.foreign is None
 
     def shard_number(self, index: int) -> int:
@@ -676,7 +679,7 @@ class DatasetReader:
                 elsewhere = self.healed(index)
                 if elsewhere is None:
                     raise
-        return self.store.get(index, elsewhere)
+        return self.store.get(index, elsewhere) if self.is_foreign(index) else bytes(elsewhere)
 
     def healed(self, index: int) -> Buffer | None:
         """The bytes of a sample that lies in a cache, as its shard's file has them: what is there if it

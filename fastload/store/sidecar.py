@@ -515,23 +515,26 @@ def unplaced(shard: ShardEntry) -> DatasetError:
     )
 
 
-def foreign_section(shard: ShardEntry, places: npt.NDArray[np.uint32]) -> Parts:
+def foreign_section(shard: ShardEntry, places: npt.NDArray[np.uint32], columns: Mapping[str, Chunk]) -> Parts:
     """The content of a foreign shard's section.
 
     Args:
         shard: the entry.
         places: (stored, 4): low and high half of an image's offset in the object, its size, and its CRC32C,
             0 where that is not known.
+        columns: rows of each column, which the object has not, by name.
 
     Raises:
         Bad: a place lies outside of the object.
     """
+    named = [(name.encode(), 0, memoryview(rows).nbytes) for name, rows in columns.items()]
     return _encoded(
         identity(shard),
-        (),
+        named,
         np.ascontiguousarray(places[:, :3], "<u4").reshape(-1).view(np.uint8).data,
-        np.ascontiguousarray(places[:, 3], "<u4").data,
-        {},
+        np.ascontiguousarray(places[:, 3], "<u4").view(np.uint8).data,
+        columns,
+        apart=True,
     )
 
 
@@ -569,6 +572,7 @@ def _encoded(
     places: Chunk,
     checksums: Chunk,
     copies: Mapping[str, Chunk],
+    apart: bool = False,
 ) -> Iterator[Chunk]:
     """The content of a section.
 
@@ -578,6 +582,7 @@ def _encoded(
         places: twelve bytes for each stored sample, as `core.Store.places` returns them.
         checksums: CRC32C of each record, u32.
         copies: rows of the columns that are copied, by name.
+        apart: the shard's file has no columns: all are copies alone.
     """
     stored = key[1]
     table = np.empty((stored, 4), "<u4")
@@ -588,7 +593,8 @@ def _encoded(
     listed = []
     for name, offset, size in columns:
         copy = copies.get(name.decode("utf-8", "replace"))
-        listed.append(_COLUMN.pack(offset, size, len(name), 0 if copy is None else size // stored))
+        width = 0 if copy is None else size // stored
+        listed.append(_COLUMN.pack(offset, 0 if apart else size, len(name), width))
         if copy is not None:
             tables.append((size // stored, memoryview(copy)))
     described = b"".join((*listed, *(name for name, _, _ in columns)))

@@ -125,6 +125,11 @@ def plan_push(dataset: Path, manifest: Manifest, bucket: Bucket, scratch: Path) 
         sent = replace(file, folder=None, name=bucket.name_for(file))
         names[file.folder, file.name] = sent.name
         uploads.append(Upload(sent, path))
+    if merged.is_foreign and any(shard.foreign is None for shard in merged.shards):
+        raise PackError(
+            f"{dataset} has images of its own beside those that lie in a store: push the datasets that it "
+            "was joined of one by one"
+        )
     shards = tuple(_renamed(shard, names) for shard in merged.shards)
     sidecars = _one_sidecar(dataset, manifest, scratch)
     for segment in sidecars:
@@ -169,9 +174,10 @@ def _renamed(shard: ShardEntry, names: dict[tuple[str | None, str], str]) -> Sha
     def moved(segment: Segment) -> Segment:
         return replace(segment, file=names[segment.folder, segment.file], folder=None)
 
+    own = shard.file if shard.foreign is not None else names[shard.folder, shard.file]
     return replace(
         shard,
-        file=names[shard.folder, shard.file],
+        file=own,
         folder=None,
         rows=None if shard.rows is None else moved(shard.rows),
         added={name: moved(segment) for name, segment in shard.added.items()},
@@ -189,7 +195,11 @@ def replaces(new: Manifest, old: Manifest) -> bool:
 def _contents(shards: Iterable[ShardEntry]) -> set[str]:
     """Checksums of all columns but the records', for each shard."""
     return {
-        repr((shard.stored, sorted((name, crc) for name, crc in shard.columns.items() if name != CRC_COLUMN)))
+        repr((shard.stored, shard.samples))
+        if shard.foreign is not None
+        else repr(
+            (shard.stored, sorted((name, crc) for name, crc in shard.columns.items() if name != CRC_COLUMN))
+        )
         for shard in shards
     }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,15 +19,19 @@ from fastload.common.limits import default_max_pixels
 from fastload.common.progress import Progress
 from fastload.common.stopping_pool import StoppingPool
 from fastload.common.system import available_cpus
-from fastload.common.urls import is_url
-from fastload.errors import DatasetError, FastloadError, RemoteMissingError, SampleError
+from fastload.common.urls import is_url, shown
+from fastload.dataset.other_formats import decoded
+from fastload.errors import DatasetError, FastloadError, RemoteError, RemoteMissingError, SampleError
 from fastload.remote.client import open_objects
+from fastload.remote.files import remote_files
+from fastload.remote.foreign import ForeignObjects
 from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_files, download, load_manifest
 from fastload.remote.objects import Objects, request_threads
 from fastload.remote.replaced import ReplacedCheck
 from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
+from fastload.store.entries import ForeignObject
 from fastload.store.kinds.codecs import BY_ENTRY
-from fastload.store.reader import parse_value, stored_size
+from fastload.store.reader import DatasetFiles, parse_value, stored_size
 from fastload.store.sidecar import (
     AddedValues,
     Sidecars,
@@ -119,7 +123,7 @@ def verify_url(
         manifest = load_manifest(objects, version)
         with Progress(manifest.count, "verify", shown=progress, unit="") as bar:
             bar.start(0, 0)
-            check = _Check(objects, manifest, bar)
+            check = _Check(objects, manifest, bar, (storage_options, timeout))
             check.sizes()
             objects.opened = ReplacedCheck(objects, manifest)
             if local is None:
@@ -133,8 +137,14 @@ def verify_url(
 class _Check:
     """One verification and its findings."""
 
-    def __init__(self, objects: Objects, manifest: Manifest, bar: Progress) -> None:
-        self._objects = objects
+    def __init__(
+        self,
+        objects: Objects,
+        manifest: Manifest,
+        bar: Progress,
+        store: tuple[Mapping[str, object] | None, float | str],
+    ) -> None:
+        self._objects, self._store = objects, store
         self._manifest = manifest
         self._bar = bar
         self._files = list(data_files(manifest))
@@ -153,6 +163,12 @@ class _Check:
             if what:
                 self._problem(file, what)
         self._files = [file for file, what in zip(self._files, found, strict=True) if not what]
+        with (
+            closing(ForeignObjects(*self._store)) as foreign,
+            request_threads(self._objects, REQUESTS, "fastload-verify") as pool,
+        ):
+            wanted = [(shard.foreign, shard.bytes) for shard in self._manifest.shards if shard.foreign]
+            self._problems += filter(None, pool.map(lambda each: check_object(foreign, *each), wanted))
 
     def _size(self, file: DataFile) -> str:
         try:
@@ -180,15 +196,12 @@ class _Check:
                 segment.file
                 for segment in (*shard.added.values(), *((shard.rows,) if shard.rows is not None else ()))
             }
-            if (
-                shard.file not in shards
-                or not needed <= there
-                or not self._fetch([shards[shard.file]], folder)
-            ):
+            file = [] if shard.foreign is not None else [shards[shard.file]] if shard.file in shards else None
+            if file is None or not needed <= there or (file and not self._fetch(file, folder)):
                 self._unchecked += shard.count
                 continue
             self._shard_holds(folder, shard, sidecars, local)
-            (folder / shard.file).unlink()
+            (folder / shard.file).unlink(missing_ok=True)
 
     def _split(self, folder: Path, there: set[str]) -> dict[str, Sidecars]:
         """The sidecars that were downloaded, by their names: with each shard its own section is checked,
@@ -287,7 +300,8 @@ def verify(
         RemoteError: as in `pack`.
     """
     if is_url(path):
-        local = partial(verify, decode=True, workers=workers) if decode else None
+        store = {"storage_options": storage_options, "timeout": timeout}
+        local = partial(verify, decode=True, workers=workers, **store) if decode else None  # type: ignore[arg-type]
         return verify_url(
             os.fspath(path),
             local=local,
@@ -302,9 +316,19 @@ def verify(
     problems: list[str] = []
     bad: list[BadSample] = []
     warnings = unchecked = 0
-    with StoppingPool(threads, "fastload-verify") as pool:
+    foreign = ForeignObjects(storage_options, timeout)
+    with closing(foreign), StoppingPool(threads, "fastload-verify") as pool:
         problems += [
-            text for text in pool.map(lambda shard: _check_file(folder, shard, pool), manifest.shards) if text
+            text
+            for text in pool.map(
+                lambda shard: (
+                    _check_file(folder, shard, pool)
+                    if shard.foreign is None
+                    else check_object(foreign, shard.foreign, shard.bytes)
+                ),
+                manifest.shards,
+            )
+            if text
         ]
         problems += [
             text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text
@@ -315,8 +339,10 @@ def verify(
             for text in pool.map(lambda part: check_sidecar(folder, part, shards), manifest.sidecars)
             if text
         ]
+        if manifest.is_foreign and not decode:
+            return _of_files(manifest, problems)
         try:
-            reader = DatasetReader(folder, manifest.version, manifest=replace(manifest, sidecars=()))
+            reader = _reader(folder, manifest, storage_options, timeout)
         except DatasetError as error:
             text = str(error)
             # This may repeat a problem of a file, but a reason that only the reader finds must not be lost.
@@ -345,6 +371,40 @@ def verify(
         decode,
         unchecked,
     )
+
+
+def _reader(
+    folder: Path, manifest: Manifest, options: Mapping[str, object] | None, timeout: float | str
+) -> DatasetReader:
+    """The open dataset: its shards are walked, and what their images in a store are read through the cache.
+    Raises DatasetError, RemoteError."""
+    if not manifest.is_foreign:
+        return DatasetReader(folder, manifest.version, manifest=replace(manifest, sidecars=()))
+    absolute = folder.absolute()
+    files = remote_files(absolute.as_uri(), None, None, options, timeout, DatasetFiles(absolute))
+    return DatasetReader(files, manifest.version, manifest=manifest)
+
+
+def _of_files(manifest: Manifest, problems: Sequence[str]) -> VerifyReport:
+    """The report on a dataset whose files, and objects in a store, were checked, and no records."""
+    return VerifyReport(
+        manifest.count, len(manifest.shards), manifest.bytes, tuple(problems), (), 0, False, records=False
+    )
+
+
+def check_object(objects: ForeignObjects, wanted: ForeignObject, size: int) -> str:
+    """Describes what is wrong with a foreign object of that size; "" if nothing is. Raises RemoteError: the
+    store does not tell."""
+    name = shown(wanted.url)
+    try:
+        found = objects.info(wanted.url)
+    except RemoteError as error:
+        if not error.sure:
+            raise
+        return f"{name}: {error}"
+    if found.size != size:
+        return f"{name}: {found.size:,} bytes where there were {size:,}: attach the data again"
+    return "" if found.etag == wanted.etag else f"{name}: it was replaced: attach the data again"
 
 
 def _check_file(folder: Path, shard: ShardEntry, pool: StoppingPool) -> str:
@@ -443,8 +503,14 @@ class _RecordCheck:
                 raise _Wrong(f"its record lacks the field {field.name!r}")
             kind, data = found[number]
             if field.is_rgb:
+                size, known = stored_size(self._reader, index, field), kind
                 kind, data = self._reader.read_image(index, kind, data)
-                warned += self._check_image(kind, data, stored_size(self._reader, index, field))
+                try:
+                    warned += self._check_image(kind, data, size)
+                except SampleError:
+                    if known != core.KIND_FILE or not self._decode:
+                        raise
+                    decoded(data, self._max_pixels)  # of another format, which Pillow reads
                 self._check_index(kind, data, found.get(number | core.RECORD_INDEX))
             else:
                 field.handler.check_entry(field, kind)
@@ -456,7 +522,7 @@ class _RecordCheck:
         if codec is None:
             raise _Wrong(f"its image is stored as kind {kind}, which this version does not know")
         size, warnings = codec.verified(data, self._max_pixels, self._decode)
-        if size != expected:
+        if size != expected and expected != (0, 0):
             raise _Wrong(f"its image is {size[1]} x {size[0]}, the columns say {expected[1]} x {expected[0]}")
         return 1 if warnings else 0
 

@@ -3,20 +3,32 @@ whatever reads them; what is read, learnt and kept; and what is wrong with an ob
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
-from test_pack_from_url import EACH, TARS, Put, files, there
+from test_pack_from_url import EACH, TARS, Put, files, picture, there
+from typer.testing import CliRunner
 
+import fastload
 from fastload import FastLoader, PackedDataset
+from fastload.cli.main import app
 from fastload.errors import SampleError
 from fastload.packing import attach
+from fastload.remote.caches import fill_cache
+from fastload.remote.objects import Objects
+from fastload.store import Manifest
 from fastload.transforms import CenterCrop, RandomResizedCrop, Resize
+from fastload.unpacking.verify import verify
 
+Open = Callable[..., Objects]
 CROP = RandomResizedCrop(64)
 MIDDLE = [Resize(80), CenterCrop(64)]
 
@@ -124,3 +136,46 @@ def test_what_is_learnt_is_kept(tmp_path: Path, s3_url: str, there: Put, seaweed
     read(again)
     assert again.opened.reader.files.status().fetched > before
     again.close()
+
+
+def test_in_a_bucket_of_its_own(
+    tmp_path: Path, s3_url: str, there: Put, open_s3: Open, seaweedfs: SeaweedFS
+) -> None:
+    """The index is pushed to a URL, opens there in three requests, and is pulled, cached, verified and
+    described as any dataset; the objects stay where they are."""
+    objects = there(files("tar"))
+    options = {"storage_options": seaweedfs.options()}
+    attach(f"{s3_url}/train-*.tar", tmp_path / "out.fl", **options)
+    url = f"{s3_url}/made/out.fl"
+    summary = fastload.push(tmp_path / "out.fl", url, **options)
+    assert (summary.files, summary.samples) == (2, TARS * EACH)
+    assert sorted(each.name for each in open_s3(url).list()) == [
+        "index-00000.bin",
+        "manifest.json",
+        "values-00000.bin",
+    ]
+    form = {"transform": MIDDLE, "fields": {"image": "image", "label": "label"}}
+    expected = [
+        sample["image"] for sample in opened(tmp_path / "out.fl", tmp_path / "whole", seaweedfs, **form)
+    ]
+    with Proxy(seaweedfs.port) as proxy:
+        through = {**seaweedfs.options(), "endpoint": proxy.endpoint}
+        found = opened(url, tmp_path / "cache", seaweedfs, **form, storage_options=through)
+        assert proxy.counts()["requests"] <= 3
+        loader = FastLoader(found, batch_size=5, num_workers=2)
+        assert torch.equal(torch.cat([batch["image"] for batch in loader]), torch.stack(expected))
+        found.close()
+    fastload.pull(url, tmp_path / "back.fl", **options)
+    assert fill_cache(str(tmp_path / "back.fl"), tmp_path / "filled", **options) == (TARS * EACH, TARS * EACH)
+    for place in (tmp_path / "back.fl", url):
+        report = verify(place, decode=True, **options)
+        assert report.ok
+        assert report.decoded
+        objects.put("train-001.tar", files("tar")["train-002.tar"])
+        (problem,) = verify(place, **options).problems
+        assert re.search(r"train-001\.tar: it was replaced", problem)
+        objects.put("train-001.tar", files("tar")["train-001.tar"])
+    output = CliRunner().invoke(app, ["info", "--cost", "--json", str(tmp_path / "back.fl")]).output
+    images = sum(len(picture(number)) for number in range(TARS * EACH))
+    assert json.loads(output)["cost"]["epochs"][0]["later"]["bytes"] >= images
+    assert Manifest.load(tmp_path / "back.fl").image_bytes == images

@@ -88,8 +88,8 @@ def test_cut_off(size: int) -> None:
 
 def test_later_version() -> None:
     """A later version is told before anything else of it is looked at."""
-    with pytest.raises(DatasetError, match=r"later fastload \(format version 4.*upgrade"):
-        Manifest.from_bytes(b'{"format": "fastload", "version": 4, "shards": "other"}', Path("x"))
+    with pytest.raises(DatasetError, match=r"later fastload \(format version 5.*upgrade"):
+        Manifest.from_bytes(b'{"format": "fastload", "version": 5, "shards": "other"}', Path("x"))
 
 
 HOSTILE: list[Any] = [
