@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from fastload.lazy.imread import imread
     from fastload.loader import FastLoader, accelerate
     from fastload.packing import attach, convert, export, index, pack
+    from fastload.packing.read import read
     from fastload.sampling.buckets import BucketBatchSampler
     from fastload.sampling.keyed import KeyedSampler
     from fastload.sampling.window import WindowSampler
-    from fastload.sources.read import read
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
 
@@ -86,7 +86,7 @@ _HOMES = {
     "imread": ("fastload.lazy.imread", "imread"),
     "index": ("fastload.packing", "index"),
     "pack": ("fastload.packing", "pack"),
-    "read": ("fastload.sources.read", "read"),
+    "read": ("fastload.packing.read", "read"),
     "errors": ("fastload.errors", None),
     "transforms": ("fastload.transforms", None),
 }

@@ -9,6 +9,8 @@ notes sizes and checksums. An object's ETag is noted, and each later read asks f
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -31,14 +33,16 @@ from fastload.remote.foreign import ForeignURL
 from fastload.sources import Placed, Source, foreign_objects
 from fastload.sources.notices import Notices, to_json
 from fastload.sources.options import SourceOptions
-from fastload.sources.protocol import Files, attribute_of, schema_of
-from fastload.store import Schema
+from fastload.sources.protocol import INDEX, Files, attribute_of
+from fastload.store import Field, Schema
 from fastload.store.class_counts import labels_most
 from fastload.store.entries import ForeignObject
-from fastload.store.foreign_writer import ForeignSamples, ForeignWriter, check_finished
+from fastload.store.foreign_writer import OBJECTS, ForeignSamples, ForeignWriter
 from fastload.store.kinds.base import SampleParts
-from fastload.store.labels import class_fields
+from fastload.store.labels import class_fields, label_field
 
+LABEL_FIELD = ""
+"""Stands for the field that can be the class of an image."""
 _AT_ONCE = 16
 """Objects that are read at the same time: requests are waited for."""
 _COMMIT_S = 30.0
@@ -53,6 +57,7 @@ def attach_objects(
     reading: SourceOptions,
     *,
     check: bool,
+    fields: str | Sequence[str] | None = None,
 ) -> PackSummary:
     """Makes the dataset directory `out` of images in objects of a store, which stay there; see `attach`.
 
@@ -61,6 +66,8 @@ def attach_objects(
         out: the directory to make.
         options, run, reading: as `attach` was given them.
         check: every image is read once.
+        fields: names of the fields to take beside the image; LABEL_FIELD: the one that can be its class, or
+            its number where there is none; None: all.
 
     Raises:
         ArgumentError, PackError: as `attach`.
@@ -70,21 +77,19 @@ def attach_objects(
     if options.shuffle:
         raise ArgumentError("shuffle is for a pack: objects in a store are attached in their order")
     kind, urls = foreign_objects(source, reading)
-    job = _ObjectsJob(kind, options, reading, check)
+    known = json.dumps([[url.url, url.objects.info(url.url).etag] for url in urls])
+    digest = hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
+    job = _ObjectsJob(kind, options, reading, check, fields)
+    identity = {**job.identity(), OBJECTS: digest}
     with (
         ForeignWriter(
-            out, options=job.identity(), varying=VARYING, resume=run.resume, overwrite=run.overwrite
+            out, options=identity, varying=VARYING, resume=run.resume, overwrite=run.overwrite
         ) as writer,
         advised("what was attached stays: go on with resume=True (--resume)"),
     ):
-        objects = [ForeignObject(url.url, url.objects.info(url.url).etag) for url in urls]
-        if (done := check_finished(writer, objects)) is not None:
-            return finished_summary(done, started)
-        if writer.objects != objects[: len(writer.objects)]:
-            raise PackError(
-                f"{writer.out} was begun with other objects, or they were replaced: --overwrite starts again"
-            )
-        return job.run(writer, urls, objects, run, started)
+        if writer.finished is not None:
+            return finished_summary(writer.finished, started)
+        return job.run(writer, urls, run, started)
 
 
 @dataclass(frozen=True)
@@ -101,24 +106,50 @@ class _Listed:
 class _ObjectsJob:
     """The work of an attach on each object."""
 
-    def __init__(self, kind: Files, options: PackOptions, reading: SourceOptions, check: bool) -> None:
-        self._kind, self._options, self._check = kind, options, check
+    def __init__(
+        self,
+        kind: Files,
+        options: PackOptions,
+        reading: SourceOptions,
+        check: bool,
+        fields: str | Sequence[str] | None,
+    ) -> None:
+        self._kind, self._options, self._check, self._fields = kind, options, check, fields
         self._boxes = None if reading.objects is None else reading.objects.box_format
 
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores."""
-        return {**self._options.as_dict(), "attached": True, "checked": self._check}
+        taken = self._fields if isinstance(self._fields, str | None) else list(self._fields)
+        return {**self._options.as_dict(), "attached": True, "checked": self._check, "fields": taken}
+
+    def _schema(self, source: Source) -> Schema:
+        """The image, and the fields that are taken beside it. Raises ArgumentError: there is none of that
+        name."""
+        image = attribute_of(source, "image_field")
+        if not image.is_rgb:
+            raise PackError(f"{source.title}: its images are of {image}: pack it with `fastload pack`")
+        if self._fields is None:
+            return Schema((image, *source.fields))
+        if self._fields == LABEL_FIELD:
+            found = label_field(source.fields)
+            return Schema((image, INDEX if found is None else found))
+        known = {field.name: field for field in source.fields}
+        for name in self._fields:
+            if name not in known:
+                raise ArgumentError(
+                    f"{source.title} has no {name!r}; its fields are {', '.join(known) or 'none'}"
+                )
+        return Schema((image, *(known[name] for name in self._fields)))
 
     def run(
         self,
         writer: ForeignWriter,
         urls: Sequence[ForeignURL],
-        objects: Sequence[ForeignObject],
         run: RunOptions,
         started: float,
     ) -> PackSummary:
         tally, before = Tally(writer.state), writer.count
-        left = urls[len(writer.objects) + tally.noted :]
+        left = urls[tally.position :]
         first: Source | None = None
         threads = min(_AT_ONCE if run.workers is None else run.workers, max(1, len(left)))
         committed = time.monotonic()
@@ -135,6 +166,7 @@ class _ObjectsJob:
                 else:
                     assert listed.source is not None
                     first = self._taken(writer, first, listed, tally)
+                tally.position = number
                 bar.update(number, tally.bytes_in)
                 if writer.is_full or time.monotonic() - committed > _COMMIT_S:
                     writer.commit(self._state(tally, first))
@@ -171,7 +203,6 @@ class _ObjectsJob:
         if self._options.on_error == "raise":
             raise PackStoppedError(f"{listed.url}: {listed.reason}")
         tally.skip(str(listed.url), listed.reason)
-        tally.noted += 1
 
     def _taken(self, writer: ForeignWriter, first: Source | None, listed: _Listed, tally: Tally) -> Source:
         """Adds the samples of an object, and returns the first source of the run. Raises PackError: its
@@ -180,7 +211,7 @@ class _ObjectsJob:
         assert source is not None
         assert samples is not None
         if first is None:
-            writer.begin(schema_of(source))
+            writer.begin(self._schema(source))
         elif (source.fields, source.classes) != (first.fields, first.classes):
             raise PackError(
                 f"{listed.url}: its samples have the fields {_names(source)}, and those of {first.title} "
@@ -188,6 +219,9 @@ class _ObjectsJob:
             )
         if self._options.limit is not None:
             samples = _cut(samples, self._options.limit - writer.count)
+        if INDEX.name in samples.values and INDEX not in source.fields:
+            numbers = range(writer.count, writer.count + len(samples))
+            samples = replace(samples, values={**samples.values, INDEX.name: numbers})
         if len(samples):
             writer.add(samples)
         tally.merge(listed.tally)
@@ -210,7 +244,7 @@ class _ObjectsJob:
 
     def _samples(self, url: ForeignURL, source: Any, tally: Tally) -> ForeignSamples | None:
         """The samples of an object; None: none can be read."""
-        schema = schema_of(source)
+        schema = self._schema(source)
         beside = [field for field in schema if field != schema.image]
         values: dict[str, list[Any]] = {field.name: [] for field in beside}
         labels, most = class_fields(schema, source.classes), labels_most(source.classes)
@@ -225,7 +259,7 @@ class _ObjectsJob:
                     raise PackError(
                         "its image does not lie in one piece in the object: `fastload pack` reads it"
                     )
-                row = _row(schema, source.read_fields(position))
+                row = _row(beside, {INDEX.name: position, **source.read_fields(position)})
                 crc, size = (0, None) if encoder is None else _checked(source, position, encoder, tally)
             except (FastloadError, OSError) as error:
                 if not getattr(error, "sure", True):
@@ -256,13 +290,11 @@ class _ObjectsJob:
         )
 
 
-def _row(schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
+def _row(fields: Sequence[Field], values: dict[str, Any]) -> dict[str, Any]:
     """The values of a sample's fields beside the image: of a column its row, of others their bytes. Raises
     PackError."""
     found: dict[str, Any] = {}
-    for field in schema:
-        if field == schema.image:
-            continue
+    for field in fields:
         parts = SampleParts((0, 0), None)
         field.handler.encode(field, 0, values[field.name], parts)
         found[field.name] = parts.row[0] if field.is_column else parts.entries[0][2]

@@ -263,14 +263,21 @@ _SECTION_MOST = 1 << 40
 
 def default_staging(url: str) -> Path:
     """The staging folder of a pack to a URL: below the cache folder, with a name of its own for each URL.
+    Raises PackError as `own_folder` does."""
+    return own_folder(
+        default_folder(), "staging", normalized(url), "name a folder of your own with --staging"
+    )
+
+
+def own_folder(cache: Path, kind: str, name: str, advice: str) -> Path:
+    """The folder for one name of a kind of things, below a cache folder.
 
     Raises:
-        PackError: the folder is another user's, or a link: others could read and change the packed data
-            there.
+        PackError: the folder is another user's, or a link: others could read and change what is written
+        there.
     """
-    name = hashlib.blake2b(normalized(url).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    cache = default_folder()
-    folder = cache / "staging" / name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    folder = cache / kind / digest
     try:
         for each in (cache, folder.parent, folder):
             if os.path.lexists(each):
@@ -278,10 +285,7 @@ def default_staging(url: str) -> Path:
             if each != cache and each.is_symlink():
                 raise OSError(errno.ELOOP, "it is a symbolic link, which somebody may have planted")
     except OSError as error:
-        raise PackError(
-            f"the staging folder {each} is refused: {error.strerror}; name a folder of your own with "
-            "--staging"
-        ) from None
+        raise PackError(f"the {kind} folder {each} is refused: {error.strerror}; {advice}") from None
     return folder
 
 

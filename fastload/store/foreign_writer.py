@@ -53,7 +53,13 @@ from fastload.store.sidecar import (
 
 PART_SAMPLES = 1 << 20
 """Samples after which a part is written: their places take 16 bytes each until then."""
+OBJECTS = "objects"
+"""Option that tells of which objects a dataset is: another value is that of others."""
 _GO_ON = "go on with resume=True (--resume)"
+
+
+class OtherObjectsError(PackError):
+    """A dataset is complete, or was begun, of other objects, or they were replaced since."""
 
 
 @dataclass
@@ -92,12 +98,12 @@ class ForeignWriter:
         overwrite: removes a dataset, or parts of one, from the folder first.
 
     Attributes:
-        objects: the objects that were written before, in order.
         state: the caller's own state after them, as `commit` was given it.
         count: samples so far.
         finished: the manifest of a dataset that was complete before a resume; None: it was not.
 
     Raises:
+        OtherObjectsError: what is to be resumed is of other objects.
         PackError: the folder holds other files, cannot be resumed, or is being written by another process.
     """
 
@@ -144,10 +150,6 @@ class ForeignWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-    @property
-    def objects(self) -> list[ForeignObject]:
-        return [shard.foreign for shard in self._shards if shard.foreign is not None]
 
     @property
     def count(self) -> int:
@@ -281,16 +283,14 @@ class ForeignWriter:
         """Takes what an earlier run has written. Raises PackError, DatasetError."""
         if (self.out / MANIFEST_NAME).exists():
             self.finished = Manifest.load(self.out)
-            check_same(
-                str(self.out), (None, self.finished.options, 1), (None, self._options, 1), self._varying
-            )
+            self._check_same(self.finished.options)
             return
         path = self.out / JOURNAL_NAME
         if not path.exists():
             return
         try:
             journal = Journal.load(self.out)
-            check_same(str(self.out), (None, journal.options, 1), (None, self._options, 1), self._varying)
+            self._check_same(journal.options)
             self._schema = Schema.from_json(journal.schema)
             self._shards = list(parse_shards(journal.shards, self._schema, later=True))
             self._sidecars = list(parse_sidecars(journal.state.get("sidecars", [])))
@@ -302,6 +302,13 @@ class ForeignWriter:
         known = open_sidecars(self.out, self._sidecars)
         if any(shard.foreign is None or known.get(shard) is None for shard in self._shards):
             raise PackError(f"{self.out} has lost files that its journal names: --overwrite starts again")
+
+    def _check_same(self, options: Mapping[str, Any]) -> None:
+        if options.get(OBJECTS) != self._options.get(OBJECTS):
+            raise OtherObjectsError(
+                f"{self.out} is of other objects, or they were replaced since: --overwrite attaches them anew"
+            )
+        check_same(str(self.out), (None, options, 1), (None, self._options, 1), self._varying)
 
     def _remove_leftovers(self, named: Collection[str] = (JOURNAL_NAME,)) -> None:
         """Removes what nothing names. Raises OSError."""
@@ -333,14 +340,3 @@ def _texts(schema: Schema, samples: ForeignSamples) -> Iterator[tuple[str, bytes
     for field in schema:
         if field != schema.image and not field.is_column:
             yield field.name, packed_values(samples.values[field.name])
-
-
-def check_finished(writer: ForeignWriter, objects: Sequence[ForeignObject]) -> Manifest | None:
-    """The manifest of a dataset that was complete before; None: it was not. Raises PackError: it is of other
-    objects."""
-    if writer.finished is None:
-        return None
-    found = [shard.foreign for shard in writer.finished.shards]
-    if found != list(objects):
-        raise PackError(f"{writer.out} is complete, with other objects: --overwrite attaches them again")
-    return writer.finished

@@ -156,19 +156,23 @@ def check_same(title: str, begun: Begun, now: Begun, varying: Collection[str]) -
             )
 
 
+class LockedError(PackError):
+    """Another process, or another writer in this one, is writing to the folder."""
+
+
 def lock_folder(folder: Path) -> int:
     """Opens and locks a folder; the lock holds until the returned descriptor is closed.
 
     Raises:
         OSError: the folder cannot be opened.
-        PackError: another process, or another writer in this one, holds the lock.
+        LockedError: another process, or another writer in this one, holds the lock.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise PackError(f"another process is writing to {folder}; wait until it is done") from None
+        raise LockedError(f"another process is writing to {folder}; wait until it is done") from None
     except OSError:
         pass  # some network file systems do not support locks
     return descriptor

@@ -1,4 +1,4 @@
-"""fastload.read (fastload/sources/read.py): samples in files of other programs, as they lie, are those
+"""fastload.read (fastload/packing/read.py): samples in files of other programs, as they lie, are those
 that the source reads."""
 
 from __future__ import annotations

@@ -3,8 +3,12 @@ whatever reads them; what is read, learnt and kept; and what is wrong with an ob
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +24,8 @@ from typer.testing import CliRunner
 import fastload
 from fastload import FastLoader, PackedDataset
 from fastload.cli.main import app
-from fastload.errors import SampleError
-from fastload.packing import attach
+from fastload.errors import ArgumentError, PackError, SampleError
+from fastload.packing import attach, attach_objects
 from fastload.remote.caches import fill_cache
 from fastload.remote.objects import Objects
 from fastload.store import Manifest
@@ -179,3 +183,83 @@ def test_in_a_bucket_of_its_own(
     images = sum(len(picture(number)) for number in range(TARS * EACH))
     assert json.loads(output)["cost"]["epochs"][0]["later"]["bytes"] >= images
     assert Manifest.load(tmp_path / "back.fl").image_bytes == images
+
+
+def test_read(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
+    """One line gives a dataset of pairs: attached below the cache folder, found there again, and made anew
+    once an object is another."""
+    objects = there(files("tar"))
+    with Proxy(seaweedfs.port) as proxy:
+        store = {
+            "cache": tmp_path / "cache",
+            "storage_options": {**seaweedfs.options(), "endpoint": proxy.endpoint},
+        }
+        found = fastload.read(f"{s3_url}/train-{{000..002}}.tar", transform=MIDDLE, **store)
+        assert isinstance(found, PackedDataset)
+        assert [label for _, label in found] == list(range(TARS * EACH))
+        first = found[0][0]
+        proxy.counts(reset=True)
+        again = fastload.read(f"{s3_url}/train-{{000..002}}.tar", transform=MIDDLE, **store)
+        assert torch.equal(again[0][0], first)
+        assert proxy.counts()["requests"] == TARS
+        captions = fastload.read(f"{s3_url}/train-*.tar", label=".txt", **store)
+        assert captions[7]["txt"] == "caption 7"
+        with pytest.raises(ArgumentError, match=r"has no 'xml'; its fields are label, txt"):
+            fastload.read(f"{s3_url}/train-*.tar", label=".xml", **store)
+        with pytest.raises(ArgumentError, match="label='cls' is for objects in a store"):
+            fastload.read(tmp_path / "files" / "train-000.tar", label="cls")
+        objects.put("train-001.tar", files("tar")["train-000.tar"])
+        changed = fastload.read(f"{s3_url}/train-{{000..002}}.tar", transform=MIDDLE, **store)
+        assert [label for _, label in changed] == [*range(EACH), *range(EACH), *range(2 * EACH, 3 * EACH)]
+
+
+def test_read_without_labels(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
+    """Images and their numbers, and several processes that ask at the same time."""
+
+    def bare(numbers: range) -> bytes:
+        data = io.BytesIO()
+        with tarfile.open(fileobj=data, mode="w") as tar:
+            for number in numbers:
+                content = picture(number)
+                entry = tarfile.TarInfo(f"{number}.jpg")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+        return data.getvalue()
+
+    there({"a.tar": bare(range(4)), "b.tar": bare(range(4, 7))})
+    call = (
+        f"import fastload; d = fastload.read({f'{s3_url}/*.tar'!r}, cache={str(tmp_path / 'cache')!r},"
+        f" storage_options={seaweedfs.options()!r}); print([number for _, number in d])"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", call], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    assert {each.communicate(timeout=60)[0].strip() for each in running} == {str(list(range(7)))}
+
+
+def test_resumed(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, monkeypatch: Any) -> None:
+    """What was attached before a stop is not read again; other objects are refused."""
+    content = files("tar")
+    objects = there(content | {"train-001.tar": content["train-001.tar"][:3000]})
+    monkeypatch.setattr(attach_objects, "_COMMIT_S", 0.0)
+    url, options = f"{s3_url}/train-*.tar", {"storage_options": seaweedfs.options()}
+    with pytest.raises(PackError, match=r"train-001\.tar: the tar ends inside sample005\.jpg"):
+        attach(url, tmp_path / "out.fl", **options)
+    skipped = attach(url, tmp_path / "skipped.fl", on_error="skip", **options)
+    assert (skipped.samples, skipped.skipped_count) == (2 * EACH, 1)
+    assert skipped.skipped[0][0] == f"{s3_url}/train-001.tar"
+    assert [
+        sample["label"] for sample in opened(tmp_path / "skipped.fl", tmp_path / "c", seaweedfs, fields=None)
+    ] == [
+        *range(EACH),
+        *range(2 * EACH, 3 * EACH),
+    ]
+    objects.put("train-001.tar", content["train-001.tar"])
+    for command in ({"resume": True}, {}):
+        with pytest.raises(PackError, match=r"other objects|unfinished pack"):
+            attach(url, tmp_path / "out.fl", **options, **command)
+    whole = attach(url, tmp_path / "out.fl", overwrite=True, **options)
+    assert whole.samples == whole.packed_now == TARS * EACH
+    assert attach(url, tmp_path / "out.fl", resume=True, **options).packed_now == 0
+    with pytest.raises(ArgumentError, match="shuffle is for a pack"):
+        attach(url, tmp_path / "x.fl", shuffle=True, **options)
