@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from Cython.Build import cythonize
+from Cython.Compiler import Options
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
@@ -59,8 +60,11 @@ UNROLLED = re.compile(
 FAST = ["-O3"]
 ROLLED = ["-O2", "-fvect-cost-model=dynamic"]
 # What Cython writes calls csrc; made for size, the wheel is a tenth smaller. Its strings are smaller in a
-# wheel if Cython has not compressed them before.
-SMALL = ["-Os", "-DCYTHON_COMPRESS_STRINGS=0"]
+# wheel if Cython has not compressed them before, and calls of Python's functions without shortcuts of its own.
+SMALL = ["-Os", "-DCYTHON_COMPRESS_STRINGS=0", "-DCYTHON_UNPACK_METHODS=0", "-DCYTHON_VECTORCALL=0"]
+DOCUMENTED = os.environ.get("FASTLOAD_NATIVE_DOCS", "1") != "0"
+"""False: the module has no docstrings. Nobody sees them but who reads the sources, and a wheel is a hundredth
+smaller without."""
 
 
 class Need(NamedTuple):
@@ -188,7 +192,9 @@ class BuildNative(build_ext):
         self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
         levels = [*FAST, *SMALL, CALLERS.pattern, *ROLLED, UNROLLED.pattern]
         stamp = self._flags_stamp("flags.txt", [*levels, *ext.extra_compile_args, *self._werror])
-        generated = cythonize([ext], build_dir=str(Path(self.build_temp) / "cython"), quiet=True)[0]
+        Options.docstrings = DOCUMENTED
+        written = Path(self.build_temp) / ("cython" if DOCUMENTED else "cython-bare")
+        generated = cythonize([ext], build_dir=str(written), quiet=True)[0]
         ext.sources = generated.sources
         headers = [each for each in ext.depends if each.endswith(".h")]
         ext.depends = [*ext.depends, stamp, self._flags_stamp("link_flags.txt", ext.extra_link_args)]

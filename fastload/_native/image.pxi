@@ -29,10 +29,6 @@ JpegHeader = _namedtuple("JpegHeader", ("width", "height", "components", "progre
 _KINDS = ("baseline", "extended", "progressive", "lossless", "hierarchical")
 
 
-cdef inline const uint8_t *_first(const uint8_t[::1] view) noexcept:
-    return &view[0] if view.shape[0] else NULL
-
-
 cdef void *_address(object array) except NULL:
     """The address of an array's first element; the array must stay referenced. ctypes.data takes a microsecond."""
     cdef Py_buffer view

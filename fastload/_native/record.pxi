@@ -39,6 +39,10 @@ cdef enum:
     RECORD_STRIDE = 16384
 
 
+cdef inline const uint8_t *_first(const uint8_t[::1] view) noexcept:
+    return &view[0] if view.shape[0] else NULL
+
+
 def crc32c(data, uint32_t crc=0):
     """CRC32C (Castagnoli) of a bytes-like object; crc continues an earlier one."""
     cdef Py_buffer view

@@ -240,6 +240,7 @@ def test_options() -> None:
         if name in wanted
     }
     defaults |= {"max_pixels": None, "base": None, "overwrite": False, "resume": False}
+    defaults |= {"storage_options": None, "timeout": None}
     keywords = {
         name: each.default
         for name, each in inspect.signature(fastload.attach).parameters.items()

@@ -236,7 +236,7 @@ def test_options_of_urls(
     for name in ("staging", "storage_options"):
         with pytest.raises(ArgumentError, match=f"{name} is for a pack to a URL"):
             fastload.pack(source, tmp_path / "local", **{name: options[name]})
-    with pytest.raises(ArgumentError, match="lies beside its images, in a folder"):
+    with pytest.raises(ArgumentError, match="an attached dataset is made in a folder"):
         fastload.attach(source, s3_url)
     monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
     (source / "class0" / "x.jpg").write_bytes(b"")
