@@ -24,6 +24,7 @@ import numpy.typing as npt
 from fastload._native import core
 from fastload.common.ahead import ahead
 from fastload.common.progress import Progress
+from fastload.common.urls import shown
 from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, SampleError, advised
 from fastload.packing.fields import FieldEncoder
 from fastload.packing.job import VARYING, finished_summary
@@ -31,7 +32,7 @@ from fastload.packing.options import PackOptions, RunOptions
 from fastload.packing.summary import PackSummary, Tally
 from fastload.remote.foreign import ForeignURL
 from fastload.sources import Placed, Source, foreign_objects
-from fastload.sources.notices import Notices, to_json
+from fastload.sources.notices import READ_WHOLE, Notices, to_json
 from fastload.sources.options import SourceOptions
 from fastload.sources.protocol import INDEX, Files, attribute_of
 from fastload.store import Field, Schema
@@ -177,6 +178,8 @@ class _ObjectsJob:
             raise PackError(
                 f"{urls[0]} and others: none of their samples could be attached: {tally.skipped[:1]}"
             )
+        for url in sorted(urls[0].objects.read_whole):
+            tally.notices.add(READ_WHOLE, shown(url))
         state = self._state(tally, first)
         writer.commit(state)
         summary = tally.summary(

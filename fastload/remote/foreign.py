@@ -60,6 +60,11 @@ class ForeignObjects:
     Args:
         storage_options: options of the store, as `open_objects` takes them.
         timeout: seconds within which a request is tried again; None: 60.
+
+    Attributes:
+        pace: pace of the requests of walks.
+        read_whole: URLs of objects of which a walk read what lies between two parts, too, since that took
+            less time.
     """
 
     def __init__(
@@ -68,6 +73,8 @@ class ForeignObjects:
         self._options = dict(storage_options or {})
         self._timeout = _TIMEOUT_S if timeout is None else parse_timeout(timeout)
         self._infos: dict[str, ObjectInfo] = {}
+        self.read_whole: set[str] = set()
+        self.pace = _Pace()
         self._begin()
 
     def _begin(self) -> None:
@@ -179,6 +186,28 @@ def _split(url: str) -> tuple[str, str]:
     return folder, unquote(name) if urlsplit(url).scheme.lower() in ("http", "https") else name
 
 
+class _Pace:
+    """Time until an answer begins, and bytes a second once it has: moving means over the requests of walks.
+    Threads that write at the same time lose one of them."""
+
+    def __init__(self) -> None:
+        self._wait_s = 0.0
+        self._rate = 0.0  # 0: not known yet
+
+    @property
+    def worth(self) -> int:
+        """Bytes that come while an answer is waited for."""
+        return int((self._rate or _RATE) * self._wait_s)
+
+    def note(self, size: int, took: float) -> None:
+        """Notes a request for so many bytes, and its seconds."""
+        if size <= _HEADER:
+            self._wait_s = (self._wait_s + took) / 2 if self._wait_s else took
+        elif took > self._wait_s:
+            rate = size / (took - self._wait_s)
+            self._rate = (self._rate + rate) / 2 if self._rate else rate
+
+
 class ForeignURL(str):
     """The URL of an object that others wrote, with the objects of its store. As text it is the URL without
     its secrets.
@@ -263,8 +292,6 @@ class Walk(_ForeignFile):
         super().__init__(url)
         self._window, self._start = memoryview(b""), 0
         self._gap = 0  # between the last two parts that needed requests of their own
-        self._wait_s = 0.0  # for an answer to begin, as measured
-        self._rate = 0.0  # bytes a second, once it has; 0: not known yet
 
     def _bytes(self, start: int, stop: int) -> memoryview:
         if not self._start <= start <= stop <= self._start + len(self._window):
@@ -274,16 +301,13 @@ class Walk(_ForeignFile):
     def _fetch(self, start: int, stop: int) -> None:
         if len(self._window) <= _HEADER:
             self._gap = abs(start - self._start)
-        worth = int((self._rate or _RATE) * self._wait_s)  # bytes that come while an answer is waited for
+        pace = self._url.objects.pace
+        worth = pace.worth  # bytes that come while an answer is waited for
         most = _HEADER
         if 0 < self._gap < worth:
             most = max(min(worth, 2 * len(self._window), _WALK_MOST), _WALK_LEAST)
+            self._url.objects.read_whole.add(self._url.url)
         stop = min(max(stop, start + most), self._size)
         began = time.perf_counter()
         self._window, self._start = memoryview(self._url.objects.get(self._url.url, start, stop)), start
-        took = max(time.perf_counter() - began, 1e-6)
-        if stop - start <= _HEADER:
-            self._wait_s = (self._wait_s + took) / 2 if self._wait_s else took
-        elif took > self._wait_s:
-            rate = (stop - start) / (took - self._wait_s)
-            self._rate = (self._rate + rate) / 2 if self._rate else rate
+        pace.note(stop - start, max(time.perf_counter() - began, 1e-6))

@@ -11,8 +11,8 @@ from fastload.remote.kept_table import CachePlace, KeptTable
 from fastload.store.manifest import Manifest
 from fastload.store.reader import FACTS_BYTES
 
-_SLAB = 32 << 20
-"""Bytes of one grant: indexes of about 20,000 images."""
+_SLAB = 1 << 20
+"""Bytes of one grant: indexes of about 600 images."""
 
 
 class LearntImages(KeptTable):

@@ -24,6 +24,7 @@ NO_LABEL = "no label"
 INDEX = "index column"
 OBJECTS = "objects"
 SPACES = "spaces"
+READ_WHOLE = "read whole"
 
 NOT_TURNED = (
     "images with an EXIF orientation, which was not applied; --exif apply is not for this source, which "
@@ -57,6 +58,7 @@ TEXTS = {
         "class names that begin or end with a space, which a table's cell keeps; take it out of the "
         "table if it is none of theirs"
     ),
+    READ_WHOLE: "objects read as a whole, which took less time than a request for each of their images",
     NO_LABEL: "columns of the table, none of which is taken for the label; --label-column names it",
 }
 """Text of each kind, printed after its count. Pictures of a type that is not packed have their extension

@@ -21,9 +21,10 @@ import numpy as np
 from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError, RemoteError
+from fastload.remote.foreign import ForeignURL, Walk
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
-from fastload.sources.parquet_pages import Extents, chunk_of, value_places
+from fastload.sources.parquet_pages import Extents, Read, chunk_of, value_places
 from fastload.sources.protocol import (
     UNKNOWN,
     FileRanges,
@@ -72,6 +73,7 @@ class ParquetSource(NumberedInFiles):
         ] = []  # (file, row group, first row in the file), of each row group
         self._places: dict[tuple[int, int], Extents | None] = {}  # by file and row group, as far as asked for
         self._ranges = FileRanges(paths)
+        self._walks: dict[int, Walk] = {}  # by file, of those in a store
         # Row groups in which pictures may lie in files of their own.
         self._with_files: set[tuple[int, int]] = set()
         firsts = [0]
@@ -178,9 +180,23 @@ class ParquetSource(NumberedInFiles):
                 chunk = chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(
                     file.metadata, group, image
                 )
-            return None if chunk is None else value_places(partial(self._ranges.read, number), chunk)
+            return None if chunk is None else value_places(self._reading(number), chunk)
         except ValueError as error:
             raise PackError(f"{path}: row group {group} cannot be read: {error}") from error
+
+    def _reading(self, number: int) -> Read:
+        """Reads small parts of a file from front to back."""
+        path = self.paths[number]
+        if not isinstance(path, ForeignURL):
+            return partial(self._ranges.read, number)
+        walk = self._walks.setdefault(number, Walk(path))
+
+        def read(offset: int, size: int) -> bytes:
+            with self._lock:
+                walk.seek(offset)
+                return walk.read(size)
+
+        return read
 
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""

@@ -1,0 +1,237 @@
+"""Objects in a bucket as somebody wrote them (tars, Parquet), attached, against the same photographs packed
+into the bucket.
+
+    python benchmarks/bench_foreign.py [--rounds 3] [--only attach bytes rates]
+
+Method: SeaweedFS on this machine, behind the proxy of bench_remote.py, which counts bytes and requests and
+adds latency. The corpus' photographs --times times, in --shards files with a label each: tars, Parquet as
+pyarrow writes it without compression and with Snappy. Turns are those of bench_remote.py: a process each,
+RandomResizedCrop(224), flip, batches of 64, shuffle=True; medians over the rounds, ratios of neighbours in a
+round.
+
+- attach: bytes of the ranges that are asked for (without HTTP's headers), requests and seconds, at 50 ms,
+where reading everything is faster, and on a link that is too slow for that. - bytes: what passes the proxy
+towards the loader, headers included, over the bytes of the images, epoch by epoch. - rates: CPU of an epoch,
+first and later, over that of the packed dataset; first batch at 50 ms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import shutil
+import statistics
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import common
+import pyarrow as pa
+import pyarrow.parquet as pq
+from remote_runner import BUCKET, Json, Servers, Turn, take
+from remote_turn import Spec
+
+from fastload.packing import attach, pack
+from fastload.remote.client import open_objects
+from fastload.remote.foreign import ForeignObjects
+from fastload.transfer import push
+
+HERE = Path(__file__).parent
+ROUND_TRIP_S = 0.05
+SLOW = 2e6
+"""Bytes a second of a link on which walks skip what lies between headers."""
+SHARES = (0.5, 2.0)
+LATER = 2
+SETTLE_S = 0.5
+Photo = tuple[bytes, int]
+
+
+def photographs(folder: Path, times: int) -> Iterator[Photo]:
+    """(bytes, label) of each, in turn from every class."""
+    paths = sorted(folder.glob("*/*.jpg"))
+    names = sorted({path.parent.name for path in paths})
+    for number in range(times * len(paths)):
+        path = paths[number * 7919 % len(paths)]
+        yield path.read_bytes(), names.index(path.parent.name)
+
+
+def tar_of(photos: list[Photo], first: int) -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for number, (image, label) in enumerate(photos, first):
+            for ending, content in (("jpg", image), ("cls", b"%d" % label)):
+                entry = tarfile.TarInfo(f"{number:07}.{ending}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    return data.getvalue()
+
+
+def parquet_of(compression: str) -> Callable[[list[Photo], int], bytes]:
+    def made(photos: list[Photo], first: int) -> bytes:
+        data = io.BytesIO()
+        images = pa.array([{"bytes": image, "path": None} for image, _ in photos])
+        table = pa.table({"image": images, "label": [label for _, label in photos]})
+        pq.write_table(table, data, row_group_size=100, compression=compression, write_page_index=True)
+        return data.getvalue()
+
+    return made
+
+
+KINDS: dict[str, tuple[str, Callable[[list[Photo], int], bytes]]] = {
+    "tar": ("tar", tar_of),
+    "parquet": ("parquet", parquet_of("none")),
+}
+
+
+def prepare(servers: Servers, arguments: Any, work: Path) -> int:
+    """Writes all objects, and the packed dataset; returns the bytes of the images."""
+    photos = list(photographs(common.corpus(arguments.corpus, "in500"), arguments.times))
+    each = -(-len(photos) // arguments.shards)
+    objects = open_objects(f"s3://{BUCKET}", servers.direct)
+    for kind, (ending, write) in KINDS.items():
+        for number in range(arguments.shards):
+            part = photos[number * each : (number + 1) * each]
+            objects.put(f"{kind}/train-{number:03}.{ending}", write(part, number * each))
+    objects.close()
+    pack(
+        f"s3://{BUCKET}/tar/train-*.tar",
+        work / "packed.fl",
+        encode="keep",
+        storage_options=servers.direct,
+        shard_size="64MiB",
+    )
+    push(work / "packed.fl", f"s3://{BUCKET}/packed.fl", storage_options=servers.direct)
+    return sum(len(image) for image, _ in photos)
+
+
+class Counted:
+    """Bytes of the ranges that are asked for in the block."""
+
+    def __enter__(self) -> Counted:
+        self.bytes = 0
+        self._get = ForeignObjects.get
+
+        def get(objects: ForeignObjects, url: str, start: int, stop: int) -> Any:
+            self.bytes += stop - start
+            return self._get(objects, url, start, stop)
+
+        ForeignObjects.get = get  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        ForeignObjects.get = self._get  # type: ignore[method-assign]
+
+
+class Foreign:
+    """The turns, and what they came to."""
+
+    def __init__(self, servers: Servers, arguments: Any, work: Path, needed: int) -> None:
+        self.servers, self.arguments, self.work, self.needed = servers, arguments, work, needed
+        self.targets: list[common.Target] = []
+
+    def attach(self) -> None:
+        for kind, (ending, _) in KINDS.items():
+            for round_trip, bandwidth in ((ROUND_TRIP_S, 0.0), (0.0, SLOW)):
+                self.servers.link(round_trip, bandwidth)
+                before, began = self.servers.counted(), time.perf_counter()
+                with Counted() as counted:
+                    summary = attach(
+                        f"s3://{BUCKET}/{kind}/train-*.{ending}",
+                        self.work / f"{kind}.fl",
+                        overwrite=True,
+                        storage_options=self.servers.proxied,
+                    )
+                spent, after = time.perf_counter() - began, self.servers.counted()
+                each = counted.bytes / summary.samples
+                common.console.print(
+                    f"attach {kind} at {round_trip * 1e3:.0f} ms{' on a slow link' * bool(bandwidth)}: "
+                    f"{each:,.0f} bytes a sample "
+                    f"({counted.bytes / self.needed:.2%}), "
+                    f"{after['requests'] - before['requests']:,} requests, {spent:.1f} s"
+                )
+                if bandwidth:
+                    self.target(f"attach {kind}: bytes a sample", each, 2500, 0)
+        self.servers.link()
+
+    def target(self, name: str, value: float, bound: float, digits: int = 3) -> None:
+        self.targets.append(common.Target(name, value, bound, True, digits))
+
+    def turn(self, kind: str, share: float, epochs: int, seed: int, settle_s: float = 0.0) -> Turn:
+        cache = self.work / "cache"
+        shutil.rmtree(cache, ignore_errors=True)
+        spec = Spec(
+            mode="train",
+            source=f"s3://{BUCKET}/packed.fl" if kind == "packed" else str(self.work / f"{kind}.fl"),
+            cache=str(cache),
+            cache_size=int(share * self.needed),
+            options=self.servers.proxied,
+            epochs=epochs,
+            seed=seed,
+            workers=self.arguments.workers,
+            settle_s=settle_s,
+        )
+        program = [sys.executable, "-X", "faulthandler", HERE / "remote_turn.py"]
+        with common.note(f"{kind} {share:g}"):
+            found = take(self.servers, program, dataclasses.asdict(spec))
+        if not found.result["ok"]:
+            common.console.print(f"{kind}: {found.result['reason']}", style="red")
+            sys.exit(2)
+        return found
+
+    def bytes(self) -> None:
+        self.servers.link()
+        for kind in KINDS:
+            for share in SHARES:
+                found = self.turn(kind, share, 1 + LATER, 0, SETTLE_S)
+                first, last = found.at("epoch", 0), found.at("epoch", LATER)
+                one = found.between(found.at("opened"), first)["down"] / self.needed
+                later = found.between(first, last)["down"] / LATER / self.needed
+                kept = min(share, 1.0)
+                self.target(f"{kind}, c = {kept:g}: bytes of epoch 1 / the images'", one, 1.03, 4)
+                self.target(f"{kind}, c = {kept:g}: bytes of later epochs", later, 1 - kept + 0.03, 4)
+
+    def rates(self) -> None:
+        self.servers.link(ROUND_TRIP_S)
+        rows: dict[str, list[Json]] = {kind: [] for kind in ("packed", *KINDS)}
+        for number in range(self.arguments.rounds):
+            for kind, found in rows.items():
+                found.append(self.turn(kind, 2.0, 1 + LATER, number).result)
+
+        def ratio(kind: str, read: Callable[[Json], float]) -> float:
+            pairs = zip(rows[kind], rows["packed"], strict=True)
+            return statistics.median(read(mine) / read(packed) for mine, packed in pairs)
+
+        for kind in KINDS:
+            self.target(
+                f"{kind}: CPU of epoch 1 / packed", ratio(kind, lambda r: r["epochs"][0]["cpu_s"]), 1.1
+            )
+            self.target(f"{kind}: CPU of a later epoch / packed", ratio(kind, later_cpu), 1.1)
+            first = statistics.median(row["first_s"] for row in rows[kind])
+            self.target(f"{kind}: first batch at 50 ms, s", first, 1.0)
+
+
+def later_cpu(result: Json) -> float:
+    return statistics.median(float(epoch["cpu_s"]) for epoch in result["epochs"][1:])
+
+
+def main() -> None:
+    parser = common.parser(__doc__, rounds=3)
+    parser.add_argument("--times", type=int, default=16, help="of the photographs (default %(default)s)")
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--only", nargs="*", default=["attach", "bytes", "rates"])
+    arguments = parser.parse_args()
+    work = common.WORK / "foreign"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    with Servers(work / "weed") as servers:
+        run = Foreign(servers, arguments, work, prepare(servers, arguments, work))
+        for part in arguments.only:
+            getattr(run, part)()
+    sys.exit(common.finish("foreign", arguments, run.targets))
+
+
+if __name__ == "__main__":
+    main()
