@@ -95,7 +95,7 @@ def attach_objects(
 
 @dataclass(frozen=True)
 class _Listed:
-    """What was read of one object: its samples, or the reason why it is left out."""
+    """Result of reading one object: its samples, or the reason why it is left out."""
 
     url: ForeignURL
     source: Source | None

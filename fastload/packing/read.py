@@ -49,20 +49,17 @@ def read(
     TFRecord files, MDS shards, LitData chunks, an LMDB file, or as a file of its own. Other sources are read
     by the code that packs them, in worker processes. `loader.explain()` says which it is.
 
-    Objects in a store (``s3://``, ``https://``, ``hf://``, ...) are attached into the cache folder, where
-    they are
-    found again, and read through it: see `fastload.attach`.
+    Objects in a store are attached into the cache folder, unless they are there, and read through it.
 
     Args:
         source: whatever `fastload.pack` takes: ``"train-{000..146}.tar"``, a folder of .parquet files, a list
             of paths, a .csv, ...
         transform: a callable for each image, as in ImageFolder; None: samples have Pillow images. One of
             `fastload.transforms`, or a list of such, is run by FastLoader alone.
-        fields: names of the fields, "image" among them; None: all, and of URLs the image and its label, or
-            the image's number where it has none.
-        label: of URLs, the member or column with the label, ``".cls"`` or ``"class"``; None: the one that
-            there is.
-        cache, cache_size, storage_options, timeout: of URLs, as PackedDataset takes them.
+        fields: names of the fields, "image" among them; None: all, and of URLs the image and its label or
+            number.
+        label: member (``".cls"``) or column with the label; for URLs.
+        cache, cache_size, storage_options, timeout: as PackedDataset takes them; for URLs.
         options: options for reading a source, as `fastload.pack` has them: `label_column`, `format`, `split`,
             ...
 

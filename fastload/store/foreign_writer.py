@@ -103,7 +103,7 @@ class ForeignWriter:
         finished: the manifest of a dataset that was complete before a resume; None: it was not.
 
     Raises:
-        OtherObjectsError: what is to be resumed is of other objects.
+        OtherObjectsError: a resume finds other objects.
         PackError: the folder holds other files, cannot be resumed, or is being written by another process.
     """
 
