@@ -70,8 +70,8 @@ SMALL = [
     "-DCYTHON_USE_UNICODE_INTERNALS=0",
 ]
 FOR_WHEEL = os.environ.get("FASTLOAD_FOR_WHEEL", "") not in ("", "0")
-"""True: the module has no docstrings, which nobody sees but who reads the sources, and is made as small as can
-be."""
+"""True: the module has no docstrings, which nobody sees but who reads the sources, and is made as small as
+can be."""
 
 
 class Need(NamedTuple):

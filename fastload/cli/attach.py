@@ -9,11 +9,19 @@ from typing import Annotated
 import typer
 from typing_extensions import Unpack
 
-from fastload.cli.options import in_a_folder, takes_flags
+from fastload.cli.options import (
+    StorageOptions,
+    Timeout,
+    in_a_folder,
+    parsed_options,
+    parsed_timeout,
+    takes_flags,
+)
 from fastload.cli.output import counted, say
 from fastload.cli.stopped import run_again
 from fastload.cli.summary import show
 from fastload.common.files import expanded
+from fastload.common.urls import is_remote, shown
 from fastload.packing.options import AttachKeywords
 
 
@@ -54,14 +62,21 @@ def rebase(
     ],
     base: Annotated[
         str,
-        typer.Argument(metavar="DIR", help="The folder of its files now: absolute, or relative to DATASET."),
+        typer.Argument(
+            metavar="DIR", help="The folder or URL of its files now: absolute, or relative to DATASET."
+        ),
     ],
+    storage_options: StorageOptions = None,
+    timeout: Timeout = None,
 ) -> None:
     """Tells an attached dataset that its files were moved."""
     from fastload.packing.attach import rebase as run
     from fastload.store.entries import resolved_base
 
-    count = run(dataset, base)
+    options = {"storage_options": parsed_options(storage_options), "timeout": parsed_timeout(timeout)}
+    count = run(dataset, base, **options)  # type: ignore[arg-type]
+    if is_remote(base):
+        return say(f"{dataset}: {counted(count, 'sample')} in {shown(base)}")
     found = resolved_base(Path(expanded(dataset)), expanded(base))
     absent = "" if os.path.isdir(found) else ", which is not there now"
     say(

@@ -10,6 +10,7 @@ here, too. Everything else is a packed dataset.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from typing_extensions import Unpack
 
 from fastload._native import core
 from fastload.common.files import expanded
-from fastload.common.urls import is_url
+from fastload.common.urls import is_remote, is_url
 from fastload.errors import ArgumentError, PackError
-from fastload.packing.attach_objects import attach_objects
+from fastload.packing.attach_objects import attach_objects, rebase_objects
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
@@ -88,12 +89,20 @@ def attach(
     return run_job(job, out, run)
 
 
-def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:
+def rebase(
+    path: str | os.PathLike[str],
+    base: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, object] | None = None,
+    timeout: float | str = 60.0,
+) -> int:
     """Tells an attached dataset that its files were moved; older versions go on to name the old folder.
 
     Args:
         path: the dataset's directory.
-        base: folder of its files now, absolute or relative to `path`; it need not be there yet.
+        base: folder of its files now, absolute or relative to `path`; it need not be there yet. The URL of
+            objects, which are there.
+        storage_options, timeout: for a URL, as for `pack`.
 
     Returns:
         Number of its samples.
@@ -101,8 +110,11 @@ def rebase(path: str | os.PathLike[str], base: str | os.PathLike[str]) -> int:
     Raises:
         ArgumentError: `base` is no path, or that of a file.
         DatasetError: no finished dataset, one that is not attached, or one of files in several folders.
-        PackError: the disk is full, or another process writes to the dataset.
+        PackError: the disk is full, another process writes to the dataset, or an object is another.
+        RemoteError: as in `pack`.
     """
+    if is_remote(base):
+        return rebase_objects(path, os.fspath(base), storage_options, timeout)
     with DatasetRewriter(path, "run `fastload rebase` again: nothing is lost") as rewriter:
         rewriter.rebase(expanded(base))
         return rewriter.manifest.count

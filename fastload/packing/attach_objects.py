@@ -13,9 +13,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -25,17 +27,25 @@ from fastload._native import core
 from fastload.common.ahead import ahead
 from fastload.common.progress import Progress
 from fastload.common.urls import shown
-from fastload.errors import ArgumentError, FastloadError, PackError, PackStoppedError, SampleError, advised
+from fastload.errors import (
+    ArgumentError,
+    DatasetError,
+    FastloadError,
+    PackError,
+    PackStoppedError,
+    SampleError,
+    advised,
+)
 from fastload.packing.fields import FieldEncoder
 from fastload.packing.job import VARYING, finished_summary
 from fastload.packing.options import PackOptions, RunOptions
 from fastload.packing.summary import PackSummary, Tally
-from fastload.remote.foreign import ForeignURL
+from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.sources import Placed, Source, foreign_objects
 from fastload.sources.notices import READ_WHOLE, Notices, to_json
 from fastload.sources.options import SourceOptions
 from fastload.sources.protocol import INDEX, Files, attribute_of
-from fastload.store import Field, Schema
+from fastload.store import DatasetChange, Field, Schema, ShardEntry
 from fastload.store.class_counts import labels_most
 from fastload.store.entries import ForeignObject
 from fastload.store.foreign_writer import OBJECTS, ForeignSamples, ForeignWriter
@@ -340,3 +350,39 @@ def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
 
 def _names(source: Source) -> str:
     return ", ".join(f"{field.name} ({field})" for field in source.fields) or "none beside the image"
+
+
+def rebase_objects(
+    path: str | os.PathLike[str], base: str, options: Mapping[str, object] | None, timeout: float | str
+) -> int:
+    """Tells a dataset that its objects lie below another URL by now, as a new version; see `rebase`.
+
+    Raises:
+        DatasetError: no finished dataset, or one without objects in a store.
+        PackError: an object there has another size; the disk is full, or another process writes.
+        RemoteError: an object is not there, or the store does not answer.
+    """
+    foreign = ForeignObjects(options, timeout)
+    with closing(foreign), DatasetChange(path, "run `fastload rebase` again: nothing is lost") as change:
+        manifest = change.manifest
+        urls = [shard.foreign.url for shard in manifest.shards if shard.foreign is not None]
+        if not urls:
+            raise DatasetError(f"{change.path} has no images in a store: {shown(base)} cannot be their place")
+        levels = zip(*(url.split("/")[:-1] for url in urls), strict=False)
+        root = "/".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, levels))
+
+        def moved(shard: ShardEntry) -> ShardEntry:
+            if shard.foreign is None:
+                return shard
+            url = f"{base.rstrip('/')}{shard.foreign.url[len(root) :]}"
+            found = foreign.info(url)
+            if found.size != shard.bytes:
+                raise PackError(
+                    f"{shown(url)} has {found.size:,} bytes, and {shard.title} had {shard.bytes:,}: attach "
+                    "the data again"
+                )
+            return replace(shard, foreign=ForeignObject(url, found.etag))
+
+        with ThreadPoolExecutor(_AT_ONCE, "fastload-rebase") as pool:
+            shards = tuple(pool.map(moved, manifest.shards))
+        return change.commit(replace(manifest, shards=shards)).count

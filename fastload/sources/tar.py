@@ -71,8 +71,8 @@ class Tars:
     Attributes:
         title: name of the source as the user gave it.
         paths: the files.
-        rows: a row for each sample, (number of the file, key, members, bytes of members that were read with the
-            headers, by extension), as `marshal` writes them.
+        rows: a row for each sample, (number of the file, key, members, bytes of members that were read with
+            the headers, by extension), as `marshal` writes them.
         comments: comment of each file's global pax header; "" if it has none.
         left_out: members that belong to no sample.
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pictures import photo
+from PIL import Image
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 from test_pack_from_url import EACH, TARS, Put, files, picture, there
@@ -25,7 +27,7 @@ import fastload
 from fastload import FastLoader, PackedDataset
 from fastload.cli.main import app
 from fastload.errors import ArgumentError, PackError, SampleError
-from fastload.packing import attach, attach_objects
+from fastload.packing import attach, attach_objects, rebase
 from fastload.remote.caches import fill_cache
 from fastload.remote.objects import Objects
 from fastload.store import Manifest
@@ -263,3 +265,88 @@ def test_resumed(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, 
     assert attach(url, tmp_path / "out.fl", resume=True, **options).packed_now == 0
     with pytest.raises(ArgumentError, match="shuffle is for a pack"):
         attach(url, tmp_path / "x.fl", shuffle=True, **options)
+
+
+def test_moved(tmp_path: Path, s3_url: str, there: Put, open_s3: Open, seaweedfs: SeaweedFS) -> None:
+    """A dataset finds its objects below another URL, if they have their sizes, and goes on with what its
+    cache has."""
+    objects = there(files("tar"))
+    options = {"storage_options": seaweedfs.options()}
+    attach(f"{s3_url}/train-*.tar", tmp_path / "out.fl", **options)
+    form = {"transform": MIDDLE, "fields": {"image": "image", "label": "label"}}
+    found = opened(tmp_path / "out.fl", tmp_path / "cache", seaweedfs, **form)
+    expected = [sample["image"] for sample in found]
+    found.close()
+    elsewhere = open_s3(f"{s3_url}/moved")
+    for name, data in files("tar").items():
+        elsewhere.put(name, data)
+        objects.delete(name)
+    assert rebase(tmp_path / "out.fl", f"{s3_url}/moved", **options) == TARS * EACH
+    for cache in ("cache", "fresh"):
+        again = opened(tmp_path / "out.fl", tmp_path / cache, seaweedfs, **form)
+        assert all(torch.equal(sample["image"], image) for sample, image in zip(again, expected, strict=True))
+        assert (again.opened.reader.files.status().fetched == 0) == (cache == "cache")
+        again.close()
+    elsewhere.put("train-000.tar", b"other")
+    with pytest.raises(PackError, match=r"moved/train-000\.tar has 5 bytes"):
+        rebase(tmp_path / "out.fl", f"{s3_url}/moved", **options)
+
+
+def test_images_of_every_kind(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
+    """PNGs, WebPs, a GIF, a damaged and a cut JPEG and no image at all, from each engine, as from a local
+    attach of those that it takes; twice, since the second epoch knows what it read; each bad one is named."""
+    contents: dict[str, bytes] = {}
+    for number, kind in enumerate(("JPEG", "PNG", "WEBP", "GIF")):
+        data = io.BytesIO()
+        photo(number, 100, 90).save(data, kind)
+        contents[kind.lower()] = data.getvalue()
+    jpeg = contents["jpeg"]
+    contents["damaged"] = jpeg[: len(jpeg) // 2] + bytes(40) + jpeg[len(jpeg) // 2 + 40 :]
+    bad = {"cut": jpeg[:200], "text": b"no image", "empty": b""}
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for number, content in enumerate((contents | bad).values()):
+            for ending, part in (("jpg", content), ("cls", b"%d" % number)):
+                entry = tarfile.TarInfo(f"{number}.{ending}")
+                entry.size = len(part)
+                tar.addfile(entry, io.BytesIO(part))
+    there({"a.tar": data.getvalue()})
+    attach(str(tmp_path / "files" / "a.tar"), tmp_path / "local.fl", on_error="skip")
+    attach(f"{s3_url}/a.tar", tmp_path / "out.fl", storage_options=seaweedfs.options())
+    fields = {"image": "image", "label": "label"}
+    local = {
+        each["label"]: each["image"] for each in PackedDataset(tmp_path / "local.fl", MIDDLE, fields=fields)
+    }
+    assert sorted(local) == list(range(len(contents)))
+    found = opened(tmp_path / "out.fl", tmp_path / "cache", seaweedfs, transform=MIDDLE, fields=fields)
+    for threads, engine in ((0, "auto"), (2, "auto"), (2, "python")):
+        for _ in range(2):
+            loader = FastLoader(found, batch_size=None, num_workers=threads, engine=engine, on_error="skip")
+            read = {each["label"]: each["image"] for each in loader}
+            assert read.keys() == local.keys()
+            assert all(torch.equal(read[label], local[label]) for label in local)
+    for index, reason in enumerate(("", "no image that can be read", "the file is empty"), len(contents)):
+        with pytest.raises(SampleError, match=rf"sample {index} .*a\.tar.*{reason}"):
+            found[index]
+    report = verify(tmp_path / "out.fl", decode=True, storage_options=seaweedfs.options())
+    assert [sample.index for sample in report.bad] == [5, 6, 7]
+
+
+def test_sizes(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
+    """Images as they are: worker processes find their sizes where nobody knows them; an attach with
+    check="entropy" notes sizes and checksums, and names what is no image."""
+    there(files("tar"))
+    options = {"storage_options": seaweedfs.options()}
+    attach(f"{s3_url}/*.tar", tmp_path / "out.fl", **options)
+    attach(f"{s3_url}/*.tar", tmp_path / "checked.fl", check="entropy", **options)
+    expected = [np.asarray(Image.open(io.BytesIO(picture(number)))) for number in range(TARS * EACH)]
+    for name, native in (("out.fl", False), ("checked.fl", True)):
+        found = opened(tmp_path / name, tmp_path / name / "cache", seaweedfs, transform=None)
+        loader = FastLoader(found, batch_size=4, num_workers=2, collate="list")
+        assert ("native threads" in str(loader.explain())) == native
+        images = [image for batch in loader for image in batch["image" if isinstance(batch, dict) else 0]]
+        for image, pixels in zip(images, expected, strict=True):
+            assert np.array_equal(image.permute(1, 2, 0).numpy(), pixels)
+        assert all(found.opened.reader.store.vouches(index) for index in range(len(found))) >= native
+        assert (len(found.sizes[0]) > 0) == native
+        found.close()

@@ -227,7 +227,8 @@ class BatchFetch:
                 self.error = self.error or request.error
             elif batch is not None:
                 for at, record in files.taken(request, indices):
-                    batch.give(int(rows[at]), record)
+                    if record:  # an empty member of a tar is found empty when its row is made
+                        batch.give(int(rows[at]), record)
                 for at, reason in files.lost(request, indices):
                     batch.fail(int(rows[at]), reason, remote=False)
         except Exception as failure:  # its loop is to hear of it; the thread goes on for others

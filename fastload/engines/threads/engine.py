@@ -345,7 +345,7 @@ class ThreadEngine:
             return False
         try:
             record = dataset.healed(index)
-            return record is not None and batch.redo(row, source, index, record)
+            return bool(record) and batch.redo(row, source, index, record)
         except SampleError:
             return False
 
