@@ -18,11 +18,9 @@ from fastload.dataset.other_formats import decoded
 from fastload.dataset.query import Columns, ConditionEngine
 from fastload.dataset.sample_form import SampleForm
 from fastload.errors import ArgumentError, DatasetError, SampleError
-from fastload.remote.files import remote_files
-from fastload.store import HEIGHT_COLUMN
+from fastload.remote.files import folder_files, remote_files
 from fastload.store.form import Parts, same_fields
 from fastload.store.labels import LABEL
-from fastload.store.manifest import dataset_folder
 from fastload.store.reader import DatasetFiles, DatasetReader
 
 TORCH_DTYPES = {
@@ -176,9 +174,7 @@ class OpenedDataset:
     @property
     def knows_sizes(self) -> bool:
         """True if heights and widths of all images are known; of foreign ones they may not be."""
-        return all(
-            shard.foreign is None or HEIGHT_COLUMN in shard.columns for shard in self.reader.manifest.shards
-        )
+        return self.reader.manifest.knows_sizes
 
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -240,12 +236,9 @@ def files_of(
                 "its images itself"
             )
         return remote_files(path, **options)
-    folder = dataset_folder(path).absolute()
-    files = DatasetFiles(folder, base)
-    if files.looked_at(version).is_foreign:
-        return remote_files(folder.as_uri(), **options, local=files)
+    files = folder_files(path, version, base, **options)
     given = [name for name, value in options.items() if value is not None]
-    if given:
+    if given and not files.remote:
         raise ArgumentError(
             f"{given[0]} goes with a dataset in a bucket (s3://, https://, ...): {os.fspath(path)!r} "
             "is on a disk"

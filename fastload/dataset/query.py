@@ -67,7 +67,6 @@ from fastload.store import (
     WIDTH_COLUMN,
     DatasetReader,
     Field,
-    Schema,
     parse_value,
 )
 
@@ -359,7 +358,7 @@ class Columns:
             field.name: field for field in reader.schema if field.name not in self.pixels
         }
         taken = {field.name for field in reader.schema}
-        self._hidden = {name: column for name, column in _hidden_columns(reader.schema) if name not in taken}
+        self._hidden = {name: column for name, column in _hidden_columns(reader) if name not in taken}
         self._read: dict[str, RecordColumn] = {}
         self.kinds: dict[str, str] = {}
         self.kinds.update((name, field.kind) for name, field in self._fields.items())
@@ -479,10 +478,11 @@ class Columns:
             self._read[name] = column
 
 
-def _hidden_columns(schema: Schema) -> list[tuple[str, str]]:
+def _hidden_columns(reader: DatasetReader) -> list[tuple[str, str]]:
     """(name, hidden column) of what the hidden columns say of samples: sizes of images, and numbers of
     rows."""
-    found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)]
+    schema = reader.schema
+    found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)] if reader.manifest.knows_sizes else []
     for field in schema:
         if field.of:  # as many rows as there are boxes
             continue

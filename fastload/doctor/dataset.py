@@ -15,6 +15,7 @@ import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from fastload.common.files import expanded, scratch_folder
 from fastload.common.progress import human_bytes
@@ -30,8 +31,7 @@ from fastload.doctor.records import records_finding
 from fastload.errors import FastloadError
 from fastload.packing.in_memory import in_memory
 from fastload.store import DatasetReader, file_path
-from fastload.store.manifest import dataset_folder
-from fastload.store.reader import DatasetFiles
+from fastload.store.manifest import Manifest, dataset_folder
 
 SAMPLES = 512
 """Most samples that are read and decoded."""
@@ -67,11 +67,20 @@ def _open(job: Job, dataset: str, opened: ExitStack) -> DatasetReader:
     """Opens a dataset, until `opened` ends. Raises FastloadError, OSError."""
     local = local_path(dataset) if is_url(dataset) else expanded(dataset)
     if local is not None:
-        return opened.enter_context(DatasetReader(DatasetFiles(dataset_folder(local).absolute())))
-    from fastload.remote.files import remote_files  # asyncio and threads, which nobody else needs
+        manifest = Manifest.load(dataset_folder(local))
+        if not manifest.is_foreign:
+            return opened.enter_context(DatasetReader(local, manifest.version))
+    from fastload.remote.files import folder_files, remote_files  # asyncio, threads: nobody else needs them
 
     folder = opened.enter_context(scratch_folder("doctor"))
-    files = remote_files(dataset, folder, None, job.storage_options, job.timeout)
+    options: dict[str, Any] = {
+        "cache": folder,
+        "storage_options": job.storage_options,
+        "timeout": job.timeout,
+    }
+    files = (
+        remote_files(dataset, cache_size=None, **options) if local is None else folder_files(local, **options)
+    )
     opened.callback(files.close)
     return opened.enter_context(DatasetReader(files))
 

@@ -48,8 +48,8 @@ def attach(
     """Makes the dataset directory `out` of a source whose images stay where they are; it takes about 1.5 % of
     their size.
 
-    `PackedDataset(out)` is a packed dataset in everything while the files stay as they were. A changed image
-    is noticed by its CRC32C when it is read, and is that sample's error. Images that `pack` with
+    `PackedDataset(out)` is a packed dataset while the files stay as they were. A changed image is noticed
+    when it is read, and is that sample's error. Images that `pack` with
     encode="keep" stores as pixels are stored.
 
     Args:
@@ -66,7 +66,7 @@ def attach(
         PackError: as in `pack`, or the source does not say where its images lie.
     """
     given = settled("attach", options)
-    chosen = PackOptions.of({**given, "encode": "keep"})
+    chosen = PackOptions.of({**given, "check": given["check"] or "entropy", "encode": "keep"})
     run = RunOptions.of(given)
     if is_url(out):
         raise ArgumentError(
@@ -78,7 +78,9 @@ def attach(
             raise ArgumentError(
                 f"base={os.fspath(base)!r} is a folder of files, and {source!r} lies in a store"
             )
-        return attach_objects(source, out, chosen, run, source_options(given), check="check" in options)
+        return attach_objects(
+            source, out, chosen, run, source_options(given), check=given["check"] is not None
+        )
     refuse_swapped("attach", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
@@ -100,9 +102,8 @@ def rebase(
 
     Args:
         path: the dataset's directory.
-        base: folder of its files now, absolute or relative to `path`; it need not be there yet. The URL of
-            objects, which are there.
-        storage_options, timeout: for a URL, as for `pack`.
+        base: folder of its files now, absolute or relative to `path`, and not there yet perhaps; or the URL.
+        storage_options, timeout: as for `pack`.
 
     Returns:
         Number of its samples.

@@ -237,6 +237,12 @@ class _ObjectsJob:
             samples = replace(samples, values={**samples.values, INDEX.name: numbers})
         if len(samples):
             writer.add(samples)
+        schema = self._schema(source)
+        most = labels_most(source.classes)
+        for field in class_fields(schema, source.classes):
+            tally.classes.add(field.name, np.ravel(samples.values[field.name]).tolist(), most)
+        tally.bytes_in += int(samples.places[:, 2].sum(dtype=np.int64))
+        tally.counts["attached"] += len(samples)
         tally.merge(listed.tally)
         return source if first is None else first
 
@@ -260,7 +266,6 @@ class _ObjectsJob:
         schema = self._schema(source)
         beside = [field for field in schema if field != schema.image]
         values: dict[str, list[Any]] = {field.name: [] for field in beside}
-        labels, most = class_fields(schema, source.classes), labels_most(source.classes)
         places: list[tuple[int, int, int]] = []
         sizes: list[tuple[int, int]] = []
         encoder = FieldEncoder(source, self._options) if self._check else None
@@ -284,12 +289,8 @@ class _ObjectsJob:
                 continue
             for each in beside:
                 values[each.name].append(row[each.name])
-            for each in labels:
-                tally.classes.add(each.name, np.ravel(row[each.name]).tolist(), most)
             places.append((place.offset, place.size, crc))
             sizes += [] if size is None else [size]
-            tally.bytes_in += place.size
-            tally.counts["attached"] += 1
         tally.notices.merge(Notices.of(to_json(attribute_of(source, "notices"))))
         if not places:
             return None

@@ -24,6 +24,7 @@ from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import ConvertKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside
 from fastload.packing.summary import PackSummary
+from fastload.remote.files import folder_files
 from fastload.sources import Item
 from fastload.sources.protocol import IMAGE_FIELD
 from fastload.store import DatasetReader, Field, Prepared, StoredImage, parse_value, with_index
@@ -62,7 +63,7 @@ def convert(
     chosen, run = PackOptions.of(given), RunOptions.of(given)
     if run.overwrite:
         refuse_source_inside(source, out)
-    with DatasetReader(source) as reader:
+    with DatasetReader(folder_files(source)) as reader:
         return run_job(ConvertJob(PackedSamples(reader), chosen), out, run)
 
 

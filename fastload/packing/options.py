@@ -119,6 +119,7 @@ class PackOptions:
                     "How far a JPEG is checked: all of its coded data, or only its markers, which is "
                     "quicker with --no-index."
                 ),
+                "attach": "How far a JPEG is checked; in a store not at all by default.",
                 "append": "How far a JPEG is checked",
             },
             as_packed=True,
@@ -452,13 +453,13 @@ class _ShardKeywords(TypedDict, total=False):
 
 
 class _CheckKeywords(TypedDict, total=False):
-    check: Check
     index: bool
     max_pixels: int | None
     overwrite: bool
 
 
 class _EncodeKeywords(_ShardKeywords, _CheckKeywords, total=False):
+    check: Check
     encode: Encode
     quality: int
     subsampling: Subsampling
@@ -481,6 +482,7 @@ class PackKeywords(_SampleKeywords, _EncodeKeywords, total=False):
 class AttachKeywords(_SampleKeywords, _CheckKeywords, total=False):
     """Options that `attach` takes, likewise."""
 
+    check: Check | None
     storage_options: Mapping[str, object] | None
     timeout: float | str | None
 

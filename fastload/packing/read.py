@@ -118,7 +118,7 @@ def _of_urls(
 
 def _is_attached(source: object, folder: Path, options: SourceOptions, fields: str | Sequence[str]) -> bool:
     """Attaches objects into a folder, unless they are as they are now. False: another process does it."""
-    keep, run = PackOptions.of({**settled("attach", {}), "encode": "keep"}), RunOptions(resume=True)
+    keep, run = PackOptions.of({**settled("pack", {}), "encode": "keep"}), RunOptions(resume=True)
     try:
         attach_objects(source, folder, keep, run, options, check=False, fields=fields)
     except LockedError:

@@ -21,10 +21,10 @@ from fastload.common.files import expanded
 from fastload.common.urls import is_url, normalized, shown
 from fastload.errors import ArgumentError
 from fastload.remote.cache_folder import DATASET, CacheFolder, LockFile, described, read_used, remove_unused
-from fastload.remote.files import TIMEOUT_S, RemoteFiles
+from fastload.remote.files import TIMEOUT_S, RemoteFiles, folder_files, remote_files
 from fastload.remote.shared_files import open_in_dataset
 from fastload.store.groups import GROUP_BYTES
-from fastload.store.reader import DatasetFiles, DatasetReader
+from fastload.store.reader import DatasetReader
 
 BLOCK_BYTES = 2 << 20
 GIB = 1 << 30
@@ -229,12 +229,10 @@ def fill_cache(
     Raises:
         DatasetError, RemoteError: there is no dataset, or it cannot be fetched.
     """
-    local = None if is_url(url) else DatasetFiles(Path(expanded(url)).absolute())
-    if local is not None:
-        if not local.looked_at(None).is_foreign:
-            raise ArgumentError(f"{url} holds its images itself: there is nothing to fetch")
-        url = Path(expanded(url)).absolute().as_uri()
-    files = RemoteFiles(url, cache, cache_size, storage_options, timeout, local)
+    options = cache, cache_size, storage_options, timeout
+    files = remote_files(url, *options) if is_url(url) else folder_files(expanded(url), None, None, *options)
+    if not isinstance(files, RemoteFiles):
+        raise ArgumentError(f"{url} holds its images itself: there is nothing to fetch")
     with DatasetReader(files) as reader:
         step = max(1, FILL_BYTES // files.mean_bytes)
         if progress is not None:

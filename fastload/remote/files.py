@@ -44,7 +44,7 @@ from fastload.remote.shared_files import open_in_dataset
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES
-from fastload.store.manifest import MANIFEST_NAME, Manifest, version_name
+from fastload.store.manifest import MANIFEST_NAME, Manifest, dataset_folder, version_name
 from fastload.store.reader import DatasetFiles
 from fastload.store.sidecar import (
     PLACES,
@@ -552,6 +552,8 @@ class RemoteFiles(DatasetFiles):
             self.session.wait(request)
             self._raise_lost(request)
             record = next((found for _, found in self.taken(request, np.array([index], np.int64))), None)
+        if record is not None and not memoryview(record).nbytes:
+            return None
         if record is not None and not self._is_good(index, record):
             raise SampleError(
                 "",
@@ -690,6 +692,28 @@ def remote_files(
         raise ArgumentError(f"storage_options is a {type(storage_options).__name__}, not a dict of options")
     seconds = TIMEOUT_S if timeout is None else parse_timeout(timeout)
     return RemoteFiles(url, cache, cache_size, storage_options, seconds, local)
+
+
+def folder_files(
+    path: str | os.PathLike[str],
+    version: int | None = None,
+    base: Path | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_size: str | int | None = None,
+    storage_options: object = None,
+    timeout: float | str | None = None,
+) -> DatasetFiles:
+    """The files of a dataset in a folder; where its images lie in a store, read through the cache.
+
+    Raises:
+        ArgumentError: an argument is wrong.
+        DatasetError: there is no finished dataset.
+    """
+    folder = dataset_folder(path).absolute()
+    files = DatasetFiles(folder, base)
+    if not files.looked_at(version).is_foreign:
+        return files
+    return remote_files(folder.as_uri(), cache, cache_size, storage_options, timeout, files)
 
 
 def begin_pass(

@@ -29,6 +29,7 @@ from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, Segment, ShardEntry,
 from fastload.store.form import Form
 from fastload.store.form import from_json as form_from_json
 from fastload.store.form import to_json as form_to_json
+from fastload.store.kinds.base import HEIGHT_COLUMN
 from fastload.store.schema import Schema
 
 FORMAT = "fastload"
@@ -97,6 +98,11 @@ class Manifest:
     def is_foreign(self) -> bool:
         """True if images lie in objects of a store, as somebody else wrote them."""
         return any(shard.foreign is not None for shard in self.shards)
+
+    @property
+    def knows_sizes(self) -> bool:
+        """True if columns have the heights and widths of all images; of foreign ones they may be unknown."""
+        return all(shard.foreign is None or HEIGHT_COLUMN in shard.columns for shard in self.shards)
 
     @property
     def image_number(self) -> int:

@@ -54,6 +54,12 @@ class DatasetRewriter(LockedDataset):
         self._rewritten: dict[int, ShardEntry] = {}  # shards on the disk that the manifest does not name yet
         self._names: Iterator[str] = iter(())
         super().__init__(path, go_on)
+        if self.manifest.is_foreign:
+            self.close()
+            raise DatasetError(
+                f"{self.path} holds no records: its images lie in a store. `fastload convert` makes a "
+                "dataset that stores them"
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,6 +10,7 @@ from fastload.common.positions import evenly
 from fastload.packing.convert import PackedSamples
 from fastload.packing.options import Encode
 from fastload.packing.packer import pack
+from fastload.remote.files import folder_files
 from fastload.sources import Item
 from fastload.store import DatasetReader
 from fastload.store.field import Field
@@ -56,7 +57,7 @@ def forms(dataset: Path) -> tuple[Setting | None, str]:
         DatasetError: it cannot be opened.
         SampleError: a record, or an attached file, cannot be read.
     """
-    with DatasetReader(dataset) as reader:
+    with DatasetReader(folder_files(dataset)) as reader:
         schema = reader.schema
         if not schema.fields or schema.image is not schema.fields[0] or not schema.image.is_rgb:
             return None, "the first field of its samples is no RGB image"
@@ -79,7 +80,7 @@ def pack_forms(spec: TurnSpec, values: Sequence[str], folder: Path) -> dict[str,
         SampleError, PackError: a sample cannot be read or packed.
     """
     packed: dict[str, tuple[Path, int]] = {}
-    with DatasetReader(spec.source) as reader:
+    with DatasetReader(folder_files(spec.source)) as reader:
         source = SomeImages(reader, evenly(reader.count, min(reader.count, SAMPLES)))
         for value in values:
             pack(source, folder / value, encode=ENCODES[value], progress=False)

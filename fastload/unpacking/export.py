@@ -38,6 +38,7 @@ from fastload.common.stopping_pool import StoppingPool
 from fastload.common.system import available_cpus
 from fastload.dataset.query import Columns, ConditionEngine, arrow_array
 from fastload.errors import ArgumentError, DatasetError, PackError, SampleError
+from fastload.remote.files import folder_files
 from fastload.sources.declaration import as_line, declaration, finite
 from fastload.sources.options import OnError
 from fastload.sources.tar import COMMENT_MOST, member_names
@@ -289,7 +290,7 @@ def export(
         )
     if workers is not None and workers < 1:
         raise ArgumentError(f"workers={workers} must be at least 1")
-    with DatasetReader(path) as reader:
+    with DatasetReader(folder_files(path)) as reader:
         samples, chosen = SampleFiles(reader, "export"), _chosen(reader, where)
         _refuse_existing(target, overwrite)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")

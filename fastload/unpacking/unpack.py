@@ -13,6 +13,7 @@ from fastload.common.progress import Progress
 from fastload.common.stopping_pool import StoppingPool
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, DatasetError, PackError
+from fastload.remote.files import folder_files
 from fastload.store import DatasetReader
 from fastload.store.manifest import output_path
 from fastload.unpacking.folder import Layout, UnpackFolder
@@ -84,7 +85,7 @@ def unpack(
     if layout is not None and layout not in get_args(Layout):
         raise ArgumentError(f"layout={layout!r} is none of {', '.join(get_args(Layout))}")
     folder = UnpackFolder(output_path(out))
-    with DatasetReader(path) as reader:
+    with DatasetReader(folder_files(path)) as reader:
         samples = SampleFiles(reader, "unpack")
         name = _chosen(samples, layout)
         try:

@@ -23,7 +23,7 @@ from fastload.common.urls import is_url, shown
 from fastload.dataset.other_formats import decoded
 from fastload.errors import DatasetError, FastloadError, RemoteError, RemoteMissingError, SampleError
 from fastload.remote.client import open_objects
-from fastload.remote.files import remote_files
+from fastload.remote.files import folder_files
 from fastload.remote.foreign import ForeignObjects
 from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_files, download, load_manifest
 from fastload.remote.objects import Objects, request_threads
@@ -31,7 +31,7 @@ from fastload.remote.replaced import ReplacedCheck
 from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
 from fastload.store.entries import ForeignObject
 from fastload.store.kinds.codecs import BY_ENTRY
-from fastload.store.reader import DatasetFiles, parse_value, stored_size
+from fastload.store.reader import parse_value, stored_size
 from fastload.store.sidecar import (
     AddedValues,
     Sidecars,
@@ -380,8 +380,7 @@ def _reader(
     Raises DatasetError, RemoteError."""
     if not manifest.is_foreign:
         return DatasetReader(folder, manifest.version, manifest=replace(manifest, sidecars=()))
-    absolute = folder.absolute()
-    files = remote_files(absolute.as_uri(), None, None, options, timeout, DatasetFiles(absolute))
+    files = folder_files(folder, manifest.version, storage_options=options, timeout=timeout)
     return DatasetReader(files, manifest.version, manifest=manifest)
 
 

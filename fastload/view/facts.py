@@ -67,8 +67,9 @@ class Facts:
             [] if len(chosen) == count else [f"columns of {len(chosen):,} evenly spaced samples of {count:,}"]
         )
         charts = [
-            _chart("width of the image, pixels", "width", self._column(WIDTH_COLUMN, chosen)),
-            _chart("height of the image, pixels", "height", self._column(HEIGHT_COLUMN, chosen)),
+            _chart(f"{name} of the image, pixels", name, self._column(column, chosen))
+            for name, column in (("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN))
+            if reader.manifest.knows_sizes
         ]
         for field in reader.schema:
             charts += self._charts(field, chosen)

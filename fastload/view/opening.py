@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from fastload.common.urls import is_remote, is_url, shown
 from fastload.dataset.packed import PackedDataset
+from fastload.errors import DatasetError
+from fastload.store.manifest import Manifest, dataset_folder
 from fastload.view.subject import PageSettings, Subject
 
 
@@ -26,9 +28,15 @@ def open_subject(
         DatasetError: it is no packed dataset, is damaged, or has no such version.
         RemoteError: the store does not answer.
     """
-    if is_remote(dataset):
+    if is_remote(dataset) or Manifest.load(dataset_folder(dataset), version).is_foreign:
         opened = PackedDataset(dataset, version=version, storage_options=storage_options, timeout=timeout)
     else:
         opened = PackedDataset(dataset, version=version)
+    if not opened.opened.knows_sizes:
+        opened.close()
+        raise DatasetError(
+            f"{shown(dataset)} does not say how large its images are, which lie in a store: attach "
+            "them again with --check structure, or look at some by PackedDataset.show"
+        )
     name = name or dataset
     return Subject(shown(name) if is_url(name) else name, opened, settings)

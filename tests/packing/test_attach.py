@@ -211,7 +211,7 @@ def test_append(tmp_path: Path) -> None:
 
 def test_options() -> None:
     """Keywords and flags of attach are those of a pack that leave images as they are, and base, with the
-    same defaults."""
+    same defaults, but for check: objects in a store are not checked unless it is given."""
     wanted = {
         "workers",
         "shuffle",
@@ -240,7 +240,7 @@ def test_options() -> None:
         if name in wanted
     }
     defaults |= {"max_pixels": None, "base": None, "overwrite": False, "resume": False}
-    defaults |= {"storage_options": None, "timeout": None}
+    defaults |= {"storage_options": None, "timeout": None, "check": None}
     keywords = {
         name: each.default
         for name, each in inspect.signature(fastload.attach).parameters.items()

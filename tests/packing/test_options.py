@@ -160,7 +160,7 @@ FIELD = (
 EDITS = {
     "fastload/packing/options.py": (
         ("    encode: Encode = field", FIELD),
-        ("    check: Check\n", "    dummy: int\n"),
+        ("    index: bool\n", "    dummy: int\n"),
         ("    encode: Encode | None\n", "    dummy: int | None\n"),
     ),
 }

@@ -24,15 +24,18 @@ from test_pack_from_url import EACH, TARS, Put, files, picture, there
 from typer.testing import CliRunner
 
 import fastload
-from fastload import FastLoader, PackedDataset
+from fastload import FastLoader, PackedDataset, packing
 from fastload.cli.main import app
-from fastload.errors import ArgumentError, PackError, SampleError
-from fastload.packing import attach, attach_objects, rebase
+from fastload.errors import ArgumentError, DatasetError, FastloadError, PackError, SampleError
+from fastload.packing import attach, attach_objects, convert, export, rebase, unpack
 from fastload.remote.caches import fill_cache
 from fastload.remote.objects import Objects
 from fastload.store import Manifest
 from fastload.transforms import CenterCrop, RandomResizedCrop, Resize
 from fastload.unpacking.verify import verify
+from fastload.versions import append
+from fastload.view.opening import open_subject
+from fastload.view.subject import PageSettings
 
 Open = Callable[..., Objects]
 CROP = RandomResizedCrop(64)
@@ -292,6 +295,42 @@ def test_moved(tmp_path: Path, s3_url: str, there: Put, open_s3: Open, seaweedfs
         rebase(tmp_path / "out.fl", f"{s3_url}/moved", **options)
 
 
+def test_written_elsewhere(
+    tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, monkeypatch: Any
+) -> None:
+    """Unpacked, exported and converted, a dataset gives what its objects hold; what would write its records
+    is refused, and a limit counts what it took."""
+    there(files("tar"))
+    given = seaweedfs.options()
+    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
+        monkeypatch.setenv(
+            "AWS_ENDPOINT_URL" if name == "endpoint" else f"AWS_{name.upper()}", str(given[name])
+        )
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
+    url, path, count = f"{s3_url}/*.tar", tmp_path / "out.fl", TARS * EACH - 1
+    summary = attach(url, path, limit=count)
+    pictures = [picture(number) for number in range(count)]
+    assert (summary.samples, summary.attached) == (count, count)
+    assert summary.bytes_in == sum(map(len, pictures))
+    unpack(path, tmp_path / "unpacked")
+    written = sorted((tmp_path / "unpacked").rglob("*.jpg"), key=lambda file: file.name)
+    assert [file.read_bytes() for file in written] == pictures
+    export(path, tmp_path / "all.tar")
+    with tarfile.open(tmp_path / "all.tar") as tar:
+        images = [each for each in tar if each.name.endswith(".jpg")]
+        assert [tar.extractfile(each).read() for each in images] == pictures  # type: ignore[union-attr]
+    convert(path, tmp_path / "stored.fl", encode="keep")
+    stored = PackedDataset(tmp_path / "stored.fl", MIDDLE, fields=("image", "label"))
+    for kept, there_still in zip(
+        stored, opened(path, tmp_path / "cache", seaweedfs, transform=MIDDLE), strict=True
+    ):
+        assert torch.equal(kept[0], there_still[0])
+    for refused in (lambda: packing.index(path), lambda: append(path, url)):
+        with pytest.raises(FastloadError, match=r"fastload (convert|pack)"):
+            refused()
+
+
 def test_images_of_every_kind(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
     """PNGs, WebPs, a GIF, a damaged and a cut JPEG and no image at all, from each engine, as from a local
     attach of those that it takes; twice, since the second epoch knows what it read; each bad one is named."""
@@ -348,5 +387,10 @@ def test_sizes(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) ->
         for image, pixels in zip(images, expected, strict=True):
             assert np.array_equal(image.permute(1, 2, 0).numpy(), pixels)
         assert all(found.opened.reader.store.vouches(index) for index in range(len(found))) >= native
-        assert (len(found.sizes[0]) > 0) == native
+        assert (len(found.sizes[0]) > 0) == ("width" in found.table().column_names) == native
+        if native:
+            open_subject(str(tmp_path / name), PageSettings(), **options)
+        else:
+            with pytest.raises(DatasetError, match="does not say how large"):
+                open_subject(str(tmp_path / name), PageSettings(), **options)
         found.close()

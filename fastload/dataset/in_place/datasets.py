@@ -43,7 +43,7 @@ def _own(module: str) -> Callable[[Any], Any]:
 RECOGNISERS = (
     Recogniser("datasets", hugging_face.recognised, ArrowDataset),
     Recogniser("fastload.dataset.in_place.images", _own("images"), FileDataset),
-    Recogniser("fastload.sources.read", samples.recognised, PlacedDataset),
+    Recogniser("fastload.packing.read", samples.recognised, PlacedDataset),
     Recogniser("torchvision.datasets", known.recognised, FileDataset),
 )
 """Kinds of datasets in place; the first that recognises one makes it."""
