@@ -185,8 +185,9 @@ class _ObjectsJob:
                 if self._options.limit is not None and writer.count >= self._options.limit:
                     break
         if not writer.count:
+            why = "; ".join(f"{name}: {reason}" for name, reason in tally.skipped[:1])
             raise PackError(
-                f"{urls[0]} and others: none of their samples could be attached: {tally.skipped[:1]}"
+                f"{urls[0]}: of {len(urls)} objects no sample could be attached; the first: {why}"
             )
         for url in sorted(urls[0].objects.read_whole):
             tally.notices.add(READ_WHOLE, shown(url))
@@ -214,7 +215,8 @@ class _ObjectsJob:
 
     def _leave_out(self, listed: _Listed, tally: Tally) -> None:
         if self._options.on_error == "raise":
-            raise PackStoppedError(f"{listed.url}: {listed.reason}")
+            own = listed.reason.startswith(str(listed.url))  # and a member of it, perhaps
+            raise PackStoppedError(listed.reason if own else f"{listed.url}: {listed.reason}")
         tally.skip(str(listed.url), listed.reason)
 
     def _taken(self, writer: ForeignWriter, first: Source | None, listed: _Listed, tally: Tally) -> Source:
@@ -277,6 +279,8 @@ class _ObjectsJob:
                     raise PackError(
                         "its image does not lie in one piece in the object: `fastload pack` reads it"
                     )
+                if not place.size:
+                    raise PackError("the file is empty")
                 row = _row(beside, {INDEX.name: position, **source.read_fields(position)})
                 crc, size = (0, None) if encoder is None else _checked(source, position, encoder, tally)
             except (FastloadError, OSError) as error:

@@ -27,6 +27,7 @@ from fastload.sources.foreign import each_of, has_urls
 from fastload.sources.options import SourceKeywords, SourceOptions
 from fastload.sources.protocol import IMAGE_FIELD
 from fastload.store.foreign_writer import OtherObjectsError
+from fastload.store.labels import LABEL
 from fastload.store.progress import LockedError
 
 
@@ -90,6 +91,8 @@ def read(
     return Samples(again(), transform, fields, again)
 
 
+_FIELDS = {".cls": LABEL, "cls": LABEL}
+"""The fields of members that are not called as these are."""
 _WAIT_S = 0.2
 """Seconds between two looks at what another process attaches."""
 
@@ -106,7 +109,7 @@ def _of_urls(
     `read`."""
     asked = replace(options, storage_options=store["storage_options"], timeout=store["timeout"])
     root = default_folder() if store["cache"] is None else Path(expanded(store["cache"]))
-    wanted = None if label is None else label.removeprefix(".").replace(".", "_").replace("cls", "label")
+    wanted = None if label is None else _FIELDS.get(label, label.removeprefix(".").replace(".", "_"))
     name = json.dumps([[str(each) for each in each_of(source)], wanted, fields, repr(options)])
     folder = own_folder(root.absolute(), "attached", name, "name a folder of your own with cache=")
     taken = None if fields is None else [each for each in fields if each != IMAGE_FIELD]

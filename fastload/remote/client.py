@@ -11,6 +11,7 @@ from fastload.common.distribution import pip_install
 from fastload.common.limits import parse_timeout
 from fastload.common.urls import is_url
 from fastload.errors import ArgumentError
+from fastload.remote.hub_urls import is_pinned
 from fastload.remote.objects import Objects
 
 OBSTORE_SCHEMES = frozenset(
@@ -25,7 +26,7 @@ def open_objects(
 
     Args:
         url: ``s3://bucket/path``, ``gs://``, ``az://``, ``http(s)://``, ``file://``; other protocols
-            (``hdfs://``, ``sftp://``, ``hf://``) are left to fsspec.
+            (``hdfs://``, ``sftp://``, ``hf://`` without a commit) are left to fsspec.
         storage_options: obstore's configuration keys (``endpoint``, ``region``, ``access_key_id``, ...),
             ``client_options`` and ``credential_provider``; for other protocols fsspec's. Options that are not
             given are taken from the environment.
@@ -43,6 +44,11 @@ def open_objects(
         from fastload.remote.obstore import ObstoreObjects
 
         return ObstoreObjects(url, options, seconds)
+    if is_pinned(url):
+        _need("obstore", url)
+        from fastload.remote.hub import HubObjects
+
+        return HubObjects(url, options, seconds)
     _need("fsspec", url)
     from fastload.remote.fsspec import FsspecObjects
 

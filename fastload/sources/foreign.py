@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from fastload.common.urls import is_remote, is_url, local_path, shown
 from fastload.errors import ArgumentError, PackError, RemoteMissingError
 from fastload.remote.foreign import ForeignObjects, ForeignURL
+from fastload.remote.hub_urls import is_hub, pinned
 from fastload.store import MANIFEST_NAME
 
 _MARKS = "*?["
@@ -42,12 +43,15 @@ def refuse_urls(source: object, takes: str) -> None:
 def with_urls(source: object, storage_options: Mapping[str, Any] | None, timeout: float | str | None) -> Any:
     """A source in which URLs of a store are ForeignURLs, and file:// ones paths."""
     objects = ForeignObjects(storage_options, timeout)
+    commits: dict[str, str] = {}
 
     def opened(each: object) -> object:
         if isinstance(each, ForeignURL) or not (isinstance(each, str) and is_url(each)):
             return each
         path = local_path(each)
-        return ForeignURL(each, objects) if path is None else path
+        if path is not None:
+            return path
+        return ForeignURL(pinned(each, storage_options, commits) if is_hub(each) else each, objects)
 
     return [opened(each) for each in source] if isinstance(source, list | tuple) else opened(source)
 

@@ -162,7 +162,8 @@ class Numbers:
     count = 10**7
     schema = Schema([Field("image", "image"), Field("a", "int"), Field("b", "int")])
     manifest = SimpleNamespace(
-        shards=[SimpleNamespace(first=first, count=100_000) for first in range(0, count, 100_000)]
+        shards=[SimpleNamespace(first=first, count=100_000) for first in range(0, count, 100_000)],
+        knows_sizes=True,
     )
 
     def column_range(self, name: str, start: int, stop: int) -> Any:

@@ -24,7 +24,6 @@ from servers.seaweedfs import SeaweedFS
 from transfer_helpers import files_of
 from typer.testing import CliRunner
 
-import fastload
 from fastload._native import core
 from fastload.cli.main import app
 from fastload.errors import ArgumentError, PackError, RemoteError, RemoteMissingError
@@ -240,8 +239,6 @@ def test_what_cannot_be_packed(tmp_path: Path, s3_url: str, there: Put, seaweedf
     attach(tmp_path / "files" / "a.tar", tmp_path / "attached")
     with pytest.raises(ArgumentError, match="lies in a store"):
         append(tmp_path / "attached", f"{s3_url}/a.tar")
-    with pytest.raises(ArgumentError, match="lies in a store"):
-        fastload.read([f"{s3_url}/a.tar"])
 
 
 def test_an_object_that_is_replaced(s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
