@@ -1,7 +1,7 @@
 """Objects in a bucket as somebody wrote them (tars, Parquet), attached, against the same photographs packed
 into the bucket.
 
-    python benchmarks/bench_foreign.py [--rounds 3] [--only attach bytes rates]
+    python benchmarks/bench_foreign.py [--rounds 3] [--only attach bytes rates peers]
 
 Method: SeaweedFS on this machine, behind the proxy of bench_remote.py, which counts bytes and requests and
 adds latency. The corpus' photographs --times times, in --shards files with a label each: tars, Parquet as
@@ -9,10 +9,15 @@ pyarrow writes it without compression and with Snappy. Turns are those of bench_
 RandomResizedCrop(224), flip, batches of 64, shuffle=True; medians over the rounds, ratios of neighbours in a
 round.
 
-- attach: bytes of the ranges that are asked for (without HTTP's headers), requests and seconds, at 50 ms,
-where reading everything is faster, and on a link that is too slow for that. - bytes: what passes the proxy
-towards the loader, headers included, over the bytes of the images, epoch by epoch. - rates: CPU of an epoch,
-first and later, over that of the packed dataset; first batch at 50 ms.
+Parts:
+
+attach   bytes of the ranges that are asked for (without HTTP headers), requests and seconds: at 50 ms, where
+         reading everything is faster, and on a link that is too slow for that.
+bytes    what passes the proxy towards the loader, headers included, over the bytes of the images, epoch by
+         epoch.
+rates    CPU of an epoch, first and later, over that of the packed dataset; first batch at 50 ms.
+peers    the same tars, class after class, read by WebDataset and by Hugging Face's streaming: Pillow, signed
+         URLs, a shuffle buffer of 1,000; two epochs with room for all in the cache, without latency.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +56,11 @@ Photo = tuple[bytes, int]
 
 
 def photographs(folder: Path, times: int) -> Iterator[Photo]:
-    """(bytes, label) of each, in turn from every class."""
+    """(bytes, label) of each, class after class, as people write them."""
     paths = sorted(folder.glob("*/*.jpg"))
     names = sorted({path.parent.name for path in paths})
     for number in range(times * len(paths)):
-        path = paths[number * 7919 % len(paths)]
+        path = paths[number // times]
         yield path.read_bytes(), names.index(path.parent.name)
 
 
@@ -87,7 +93,7 @@ KINDS: dict[str, tuple[str, Callable[[list[Photo], int], bytes]]] = {
 
 
 def prepare(servers: Servers, arguments: Any, work: Path) -> int:
-    """Writes all objects, and the packed dataset; returns the bytes of the images."""
+    """Writes all objects, attaches them, and packs them; returns the bytes of the images."""
     photos = list(photographs(common.corpus(arguments.corpus, "in500"), arguments.times))
     each = -(-len(photos) // arguments.shards)
     objects = open_objects(f"s3://{BUCKET}", servers.direct)
@@ -95,6 +101,7 @@ def prepare(servers: Servers, arguments: Any, work: Path) -> int:
         for number in range(arguments.shards):
             part = photos[number * each : (number + 1) * each]
             objects.put(f"{kind}/train-{number:03}.{ending}", write(part, number * each))
+        attach(f"s3://{BUCKET}/{kind}/", work / f"{kind}.fl", storage_options=servers.direct)
     objects.close()
     pack(
         f"s3://{BUCKET}/tar/train-*.tar",
@@ -211,6 +218,59 @@ class Foreign:
             self.target(f"{kind}: CPU of a later epoch / packed", ratio(kind, later_cpu), 1.1)
             first = statistics.median(row["first_s"] for row in rows[kind])
             self.target(f"{kind}: first batch at 50 ms, s", first, 1.0)
+
+    def signed(self) -> list[str]:
+        """URLs of the tars at the proxy, which need no credentials."""
+        import obstore
+
+        from fastload.remote.obstore import StoreMaker
+
+        maker = StoreMaker(obstore, f"s3://{BUCKET}/tar", dict(self.servers.proxied), 60.0)
+        store: Any = maker.reader()
+        names = [f"train-{number:03}.tar" for number in range(self.arguments.shards)]
+        return list(obstore.sign(store, "GET", names, timedelta(hours=12)))
+
+    def peers(self) -> None:
+        self.servers.link()
+        rows: dict[str, list[Json]] = {"tar": [], "webdataset": [], "datasets": []}
+        for number in range(self.arguments.rounds):
+            for name, found in rows.items():
+                turn = self.turn(name, 2.0, 2, number) if name == "tar" else self.peer(name, number)
+                found.append(told(turn, self.needed))
+                common.console.print(f"{name}: {found[-1]}", highlight=False)
+
+    def peer(self, library: str, seed: int) -> Turn:
+        spec = {
+            "mode": "train",
+            "library": library,
+            "url": "",
+            "urls": self.signed(),
+            "cache": str(self.work / "cache"),
+            "limit": None,
+            "options": self.servers.proxied,
+            "epochs": 2,
+            "seed": seed,
+            "workers": self.arguments.workers,
+            "more": {},
+        }
+        with common.note(library):
+            return take(self.servers, [sys.executable, HERE / "remote_peer.py"], spec)
+
+
+def told(turn: Turn, needed: int) -> Json:
+    """What a turn of two epochs came to; a reason where it failed."""
+    if not turn.result["ok"]:
+        return {"failed": turn.result["reason"]}
+    found: Json = {"classes": turn.result.get("classes"), "first_s": round(turn.result["first_s"], 2)}
+    for number, epoch in enumerate(turn.result["epochs"]):
+        place = turn.at("epoch", number)
+        spent = turn.between(place - 1, place)
+        found[f"epoch {number + 1}"] = {
+            "images/s": round(epoch["images"] / epoch["wall_s"]),
+            "bytes": round(spent["down"] / needed, 3),
+            "requests": spent["requests"],
+        }
+    return found
 
 
 def later_cpu(result: Json) -> float:

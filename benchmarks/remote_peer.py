@@ -199,8 +199,50 @@ def load_webdataset(spec: Json) -> Any:
     )
 
 
+# ---- Hugging Face's streaming, of tars that are there
+
+
+def load_datasets(spec: Json) -> Any:
+    """IterableDataset of tars in torch's DataLoader: shards in random order, and a shuffle buffer. It keeps
+    nothing."""
+    import datasets
+    import torch
+
+    def made(row: Json) -> Json:
+        image, label = tar_sample((row["jpg"]["bytes"], str(row["cls"]).encode()))
+        return {"image": image, "label": label}
+
+    found = datasets.load_dataset(
+        "webdataset", data_files={"train": spec["urls"]}, split="train", streaming=True
+    )
+    found = found.cast_column("jpg", datasets.Image(decode=False))
+    found = found.shuffle(seed=spec["seed"], buffer_size=WDS_BUFFER).map(
+        made, remove_columns=found.column_names
+    )
+    loader = torch.utils.data.DataLoader(
+        found.with_format("torch"),
+        batch_size=BATCH,
+        num_workers=spec["workers"],
+        persistent_workers=True,
+        collate_fn=_pairs,
+    )
+    return loader
+
+
+def _pairs(rows: list[Json]) -> tuple[Any, list[int]]:
+    import torch
+
+    images = [torch.as_tensor(row["image"], dtype=torch.uint8) for row in rows]
+    return torch.stack(images), [int(row["label"]) for row in rows]
+
+
 MAKERS = {"litdata": make_litdata, "streaming": make_streaming, "webdataset": make_webdataset}
-LOADERS = {"litdata": load_litdata, "streaming": load_streaming, "webdataset": load_webdataset}
+LOADERS = {
+    "litdata": load_litdata,
+    "streaming": load_streaming,
+    "webdataset": load_webdataset,
+    "datasets": load_datasets,
+}
 
 
 def train(spec: Json) -> Json:

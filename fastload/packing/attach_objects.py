@@ -19,6 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,7 @@ from fastload.packing.job import VARYING, finished_summary
 from fastload.packing.options import PackOptions, RunOptions
 from fastload.packing.summary import PackSummary, Tally
 from fastload.remote.foreign import ForeignObjects, ForeignURL
+from fastload.remote.hub_urls import is_hub, pinned
 from fastload.sources import Placed, Source, foreign_objects
 from fastload.sources.notices import READ_WHOLE, Notices, to_json
 from fastload.sources.options import SourceOptions
@@ -88,6 +90,8 @@ def attach_objects(
     if options.shuffle:
         raise ArgumentError("shuffle is for a pack: objects in a store are attached in their order")
     kind, urls = foreign_objects(source, reading)
+    for url in urls:
+        _check_storable(url.url)
     known = json.dumps([[url.url, url.objects.info(url.url).etag] for url in urls])
     digest = hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
     job = _ObjectsJob(kind, options, reading, check, fields)
@@ -357,16 +361,29 @@ def _names(source: Source) -> str:
     return ", ".join(f"{field.name} ({field})" for field in source.fields) or "none beside the image"
 
 
+def _check_storable(url: str) -> None:
+    """Raises ArgumentError for a URL with a secret in it, which the dataset would store."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query:
+        raise ArgumentError(
+            f"{shown(url)} is given with a password or a query, which the dataset would store: give them by "
+            "storage_options (client_options={'default_headers': ...}, sas_token, ...)"
+        )
+
+
 def rebase_objects(
     path: str | os.PathLike[str], base: str, options: Mapping[str, object] | None, timeout: float | str
 ) -> int:
     """Tells a dataset that its objects lie below another URL by now, as a new version; see `rebase`.
 
     Raises:
+        ArgumentError: there is a password or a query in the URL.
         DatasetError: no finished dataset, or one without objects in a store.
         PackError: an object there has another size; the disk is full, or another process writes.
         RemoteError: an object is not there, or the store does not answer.
     """
+    base = pinned(base, options, {}) if is_hub(base) else base
+    _check_storable(base)
     foreign = ForeignObjects(options, timeout)
     with closing(foreign), DatasetChange(path, "run `fastload rebase` again: nothing is lost") as change:
         manifest = change.manifest

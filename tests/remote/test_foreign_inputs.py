@@ -3,6 +3,7 @@ with them; each as with the same files on a disk."""
 
 from __future__ import annotations
 
+import base64
 import gzip
 import io
 import itertools
@@ -14,14 +15,17 @@ from typing import Any
 
 import pytest
 import torch
+from servers.azurite import Azurite
+from servers.nginx import Nginx
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 from test_attach_url import CROP, MIDDLE, opened
 from test_pack_from_url import EACH, TARS, Put, files, picture, there
 
 from fastload import FastLoader, Mixture, PackedDataset, read
-from fastload.errors import FastloadError, SampleError
+from fastload.errors import ArgumentError, FastloadError, SampleError
 from fastload.packing import attach
+from fastload.remote.client import open_objects
 
 __all__ = ["there"]
 
@@ -156,6 +160,45 @@ def test_denied(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, p
     loader = FastLoader(found, batch_size=None, num_workers=2, on_error="skip")
     assert [label for _, label in loader] == [*range(EACH), *range(2 * EACH, 3 * EACH)]
     found.close()
+
+
+def test_other_stores(tmp_path: Path, nginx: Nginx, azurite: Azurite) -> None:
+    """By HTTPS and in Azure, as on a disk; a URL with a secret in it is no part of a dataset."""
+    folder = nginx.root / "private"
+    folder.mkdir(exist_ok=True)
+    blobs = open_objects("az://fastload/attached", azurite.options(), 20.0)
+    for name, data in files("tar").items():
+        blobs.put(name, data)
+        for place in (folder, tmp_path):
+            (place / name).write_bytes(data)
+    blobs.close()
+    attach(str(tmp_path / "train-*.tar"), tmp_path / "local.fl")
+    local = list(PackedDataset(tmp_path / "local.fl", MIDDLE, fields=("image", "label")))
+    trusted = {"root_certificate": nginx.certificate}
+    header = {"authorization": "Basic " + base64.b64encode(b"user:password").decode()}
+    headed = {"client_options": {**trusted, "default_headers": header}}
+    url = f"{nginx.https}/private/train-{{000..002}}.tar"
+    with pytest.raises(ArgumentError, match="a password or a query") as caught:
+        attach(url.replace("://", "://user:password@"), tmp_path / "refused.fl", storage_options=headed)
+    assert "user:password" not in str(caught.value)
+    for number, (source, options) in enumerate(
+        (
+            (url, headed),
+            ("az://fastload/attached/train-*.tar", azurite.options()),
+        )
+    ):
+        attach(source, tmp_path / f"{number}.fl", storage_options=options)
+        found = PackedDataset(
+            tmp_path / f"{number}.fl",
+            MIDDLE,
+            fields=("image", "label"),
+            cache=tmp_path / "cache",
+            storage_options=options,
+        )
+        for (image, label), (other, its) in zip(FastLoader(found, batch_size=None), local, strict=True):
+            assert label == its
+            assert torch.equal(image, other)
+        found.close()
 
 
 @pytest.mark.parametrize("engine", ["auto", "python"])
