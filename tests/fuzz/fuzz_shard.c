@@ -34,14 +34,14 @@ static void read_samples(fl_store *store, const made_shard *s, bool changed) {
     fl_store_set_checksums(store, 0, s->sums);
     for (uint32_t i = 0; i < s->samples; i++) {
         (void)fl_store_ahead(store, i);
-        const fl_code code = fl_store_reader_get(reader, store, i, &span, &err);
+        const fl_code code = fl_store_reader_get(reader, store, i, (fl_span){0}, &span, &err);
         fuzz_known(code, &err, changed ? FUZZ_CODE(FL_ECHECKSUM) : 0);
         if (code) continue;
         fill_sample(s, i, expected);
         CHECK(span.size == s->sizes[i] && (span.size == 0 || memcmp(span.bytes, expected, span.size) == 0));
         fuzz_count("samples read");
     }
-    CHECK(fl_store_reader_get(reader, store, s->samples, &span, &err) == FL_ENOTFOUND);
+    CHECK(fl_store_reader_get(reader, store, s->samples, (fl_span){0}, &span, &err) == FL_ENOTFOUND);
 }
 
 /* A store's first sample is 0, so only such shards are opened. */
