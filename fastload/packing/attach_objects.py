@@ -51,6 +51,8 @@ from fastload.store import DatasetChange, Field, Schema, ShardEntry
 from fastload.store.class_counts import labels_most
 from fastload.store.entries import ForeignObject
 from fastload.store.foreign_writer import OBJECTS, ForeignSamples, ForeignWriter
+from fastload.store.form import from_json as form_from_json
+from fastload.store.form import to_json as form_to_json
 from fastload.store.kinds.base import SampleParts
 from fastload.store.labels import class_fields, label_field
 
@@ -163,7 +165,7 @@ class _ObjectsJob:
         run: RunOptions,
         started: float,
     ) -> PackSummary:
-        tally, before = Tally(writer.state), writer.count
+        tally, before, known = Tally(writer.state), writer.count, writer.state
         left = urls[tally.position :]
         first: Source | None = None
         threads = min(_AT_ONCE if run.workers is None else run.workers, max(1, len(left)))
@@ -184,7 +186,7 @@ class _ObjectsJob:
                 tally.position = number
                 bar.update(number, tally.bytes_in)
                 if writer.is_full or time.monotonic() - committed > _COMMIT_S:
-                    writer.commit(self._state(tally, first))
+                    writer.commit({**tally.state(), **_described(first, known)})
                     committed = time.monotonic()
                 if self._options.limit is not None and writer.count >= self._options.limit:
                     break
@@ -195,13 +197,14 @@ class _ObjectsJob:
             )
         for url in sorted(urls[0].objects.read_whole):
             tally.notices.add(READ_WHOLE, shown(url))
-        state = self._state(tally, first)
-        writer.commit(state)
+        described = _described(first, known)
+        writer.commit({**tally.state(), **described})
         summary = tally.summary(
-            samples=writer.count, shards=0, seconds=0.0, packed_now=0, layout=str(state["layout"])
+            samples=writer.count, shards=0, seconds=0.0, packed_now=0, layout=str(described["layout"])
         )
+        form = described["form"]
         manifest = writer.finish(
-            state["classes"], summary.stored(), attribute_of(first, "form") if first else None
+            described["classes"], summary.stored(), None if form is None else form_from_json(form)
         )
         return replace(
             summary.of(manifest),
@@ -209,13 +212,6 @@ class _ObjectsJob:
             seconds=time.monotonic() - started,
             packed_now=writer.count - before,
         )
-
-    def _state(self, tally: Tally, first: Source | None) -> dict[str, Any]:
-        return {
-            **tally.state(),
-            "classes": None if first is None or first.classes is None else list(first.classes),
-            "layout": "" if first is None else attribute_of(first, "layout"),
-        }
 
     def _leave_out(self, listed: _Listed, tally: Tally) -> None:
         if self._options.on_error == "raise":
@@ -229,8 +225,9 @@ class _ObjectsJob:
         source, samples = listed.source, listed.samples
         assert source is not None
         assert samples is not None
+        schema = self._schema(source)
         if first is None:
-            writer.begin(self._schema(source))
+            writer.begin(schema)
         elif (source.fields, source.classes) != (first.fields, first.classes):
             raise PackError(
                 f"{listed.url}: its samples have the fields {_names(source)}, and those of {first.title} "
@@ -243,7 +240,6 @@ class _ObjectsJob:
             samples = replace(samples, values={**samples.values, INDEX.name: numbers})
         if len(samples):
             writer.add(samples)
-        schema = self._schema(source)
         most = labels_most(source.classes)
         for field in class_fields(schema, source.classes):
             tally.classes.add(field.name, np.ravel(samples.values[field.name]).tolist(), most)
@@ -310,6 +306,19 @@ class _ObjectsJob:
             values,
             np.array(sizes, np.int32) if encoder is not None else None,
         )
+
+
+def _described(first: Source | None, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Classes, layout and form of all samples, as JSON: by the first source that was read, or where a resume
+    read none, as it was `known`."""
+    if first is None:
+        return {"classes": known.get("classes"), "layout": known.get("layout", ""), "form": known.get("form")}
+    form = attribute_of(first, "form")
+    return {
+        "classes": None if first.classes is None else list(first.classes),
+        "layout": attribute_of(first, "layout"),
+        "form": None if form is None else form_to_json(form),
+    }
 
 
 def _row(fields: Sequence[Field], values: dict[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from fastload.packing import attach, attach_objects, convert, export, rebase, un
 from fastload.remote.caches import fill_cache
 from fastload.remote.objects import Objects
 from fastload.store import Manifest
+from fastload.store.foreign_writer import ForeignWriter
 from fastload.transforms import CenterCrop, RandomResizedCrop, Resize
 from fastload.unpacking.verify import verify
 from fastload.versions import append
@@ -268,6 +269,28 @@ def test_resumed(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, 
     assert attach(url, tmp_path / "out.fl", resume=True, **options).packed_now == 0
     with pytest.raises(ArgumentError, match="shuffle is for a pack"):
         attach(url, tmp_path / "x.fl", shuffle=True, **options)
+
+
+@pytest.mark.parametrize("kind", ["tar", "arrow"])
+def test_stopped_at_the_end(
+    kind: str, tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, monkeypatch: Any
+) -> None:
+    """A resume that finds every object attached makes the dataset that would have been made."""
+    there(files(kind))
+    url, options = f"{s3_url}/train-*.{kind}", {"storage_options": seaweedfs.options()}
+    attach(url, tmp_path / "whole.fl", **options)
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr(ForeignWriter, "finish", interrupted)
+        attach(url, tmp_path / "out.fl", **options)
+    attach(url, tmp_path / "out.fl", resume=True, **options)
+    whole, again = (Manifest.load(tmp_path / name) for name in ("whole.fl", "out.fl"))
+    assert again.shards == whole.shards
+    assert (again.schema, again.classes, again.form) == (whole.schema, whole.classes, whole.form)
+    assert again.summary["layout"] == whole.summary["layout"]
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_moved(tmp_path: Path, s3_url: str, there: Put, open_s3: Open, seaweedfs: SeaweedFS) -> None:
