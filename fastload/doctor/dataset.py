@@ -31,7 +31,8 @@ from fastload.doctor.records import records_finding
 from fastload.errors import FastloadError
 from fastload.packing.in_memory import in_memory
 from fastload.store import DatasetReader, file_path
-from fastload.store.manifest import Manifest, dataset_folder
+from fastload.store.manifest import dataset_folder
+from fastload.store.reader import DatasetFiles
 
 SAMPLES = 512
 """Most samples that are read and decoded."""
@@ -67,9 +68,9 @@ def _open(job: Job, dataset: str, opened: ExitStack) -> DatasetReader:
     """Opens a dataset, until `opened` ends. Raises FastloadError, OSError."""
     local = local_path(dataset) if is_url(dataset) else expanded(dataset)
     if local is not None:
-        manifest = Manifest.load(dataset_folder(local))
-        if not manifest.is_foreign:
-            return opened.enter_context(DatasetReader(local, manifest.version))
+        there = DatasetFiles(dataset_folder(local).absolute())
+        if not there.looked_at(None).is_foreign:
+            return opened.enter_context(DatasetReader(there))
     from fastload.remote.files import folder_files, remote_files  # asyncio, threads: nobody else needs them
 
     folder = opened.enter_context(scratch_folder("doctor"))

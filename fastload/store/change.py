@@ -23,8 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fastload._native import core
 from fastload.common.files import read_regular
@@ -42,17 +41,16 @@ from fastload.store.manifest import (
     version_name,
     write_atomically,
 )
-from fastload.store.progress import lock_folder
+from fastload.store.progress import HoldsLock, lock_folder
 from fastload.store.shard import write_error
 from fastload.store.sidecar import SIDECARS_MOST, open_sidecars, write_sidecar
 
-Locked = TypeVar("Locked", bound="LockedDataset")
 PartKind = Literal["shard", "rows", "values", "index"]
 _NUMBERS = 10**9
 """Limit on numbers in names of files: they have up to nine digits."""
 
 
-class LockedDataset:
+class LockedDataset(HoldsLock):
     """A finished dataset, locked so that it has one writer at a time. The lock ends with the process, however
     that ends.
 
@@ -86,20 +84,6 @@ class LockedDataset:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self: Locked) -> Locked:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Releases the lock; idempotent."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
     def unused_name(self, kind: PartKind) -> str:
         """An unused name for a file. It comes after all others, so that a name is not soon used again for

@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,15 @@ from fastload.store.entries import (
 from fastload.store.form import Form
 from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
 from fastload.store.manifest import JOURNAL_NAME, MANIFEST_NAME, Manifest, sync_folder
-from fastload.store.progress import Journal, check_free, check_same, claim_folder, clear, is_packed_file
+from fastload.store.progress import (
+    HoldsLock,
+    Journal,
+    check_free,
+    check_same,
+    claim_folder,
+    clear,
+    is_packed_file,
+)
 from fastload.store.schema import Schema
 from fastload.store.shard import write_error
 from fastload.store.sidecar import (
@@ -85,11 +92,11 @@ class ForeignSamples:
         return len(self.places)
 
 
-class ForeignWriter:
+class ForeignWriter(HoldsLock):
     """Writes a dataset of foreign objects. See NOTE [ foreign: what is durable when ].
 
     1. One thread calls it. `add` comes for each object, in order, then `finish`.
-    2. Leaving a `with` block without `finish` leaves what was written for a resume.
+    2. Leaving a `with` block without `finish` leaves what was committed for a resume.
 
     Args:
         out: the dataset's folder; it must be empty or not exist, unless resume or overwrite is given.
@@ -136,20 +143,6 @@ class ForeignWriter:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> ForeignWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Releases the folder; idempotent. Objects since the last commit are not written."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
     @property
     def count(self) -> int:

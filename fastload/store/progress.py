@@ -16,7 +16,10 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+from typing_extensions import Self
 
 from fastload._native import core
 from fastload.common.files import open_regular, read_regular
@@ -191,6 +194,26 @@ def claim_folder(folder: Path) -> int:
         raise PackError(f"{folder} is a file; choose another OUT") from None
     except OSError as error:
         raise PackError(f"cannot make the folder {folder}: {error.strerror}") from None
+
+
+class HoldsLock:
+    """The holder of a folder's lock until `close`, or the end of a ``with`` block."""
+
+    _lock: int
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Releases the lock; idempotent."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
 
 LOG_NAME = "progress.samples"

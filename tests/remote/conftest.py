@@ -13,6 +13,7 @@ import reading
 from servers.azurite import Azurite
 from servers.nginx import Nginx
 from servers.process import Unavailable
+from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 
 from fastload import PackedDataset, push
@@ -44,6 +45,13 @@ def open_s3(seaweedfs: SeaweedFS, s3_url: str) -> Iterator[Callable[..., Objects
     yield open_
     for objects in opened:
         objects.close()
+
+
+@pytest.fixture
+def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
+    """A proxy before the server, which counts, delays and spoils."""
+    with Proxy(seaweedfs.port) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

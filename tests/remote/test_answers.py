@@ -89,12 +89,6 @@ def test_each_row_has_a_test() -> None:
 
 
 @pytest.fixture
-def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
-    with Proxy(seaweedfs.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 def opened(
     seaweedfs: SeaweedFS, photos: Path, proxy: Proxy, tmp_path: Path
 ) -> Iterator[Callable[..., PackedDataset]]:

@@ -8,12 +8,11 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from servers.proxy import Proxy
-from servers.seaweedfs import SeaweedFS
 
 from fastload.errors import ClosedError, RemoteError
 from fastload.remote.failures import Tries, of_status
@@ -24,12 +23,6 @@ Open = Callable[..., Objects]
 BODY = os.urandom(1 << 20)
 AT_ONCE = 60
 PART = len(BODY) // AT_ONCE
-
-
-@pytest.fixture
-def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
-    with Proxy(seaweedfs.port) as proxy:
-        yield proxy
 
 
 async def _awaited(objects: Objects) -> list[bytes]:

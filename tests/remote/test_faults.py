@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,12 +25,6 @@ from fastload.remote.objects import Objects
 Open = Callable[..., Objects]
 Read = Callable[[Objects, int, int], bytes]
 BODY = os.urandom(3 << 20)
-
-
-@pytest.fixture
-def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
-    with Proxy(seaweedfs.port) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -132,12 +132,6 @@ def test_compressed_tars(s3_url: str, tmp_path: Path, there: Put, seaweedfs: Sea
             call("pipe:cat train.tar", tmp_path / "piped.fl")
 
 
-@pytest.fixture
-def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
-    with Proxy(seaweedfs.port) as running:
-        yield running
-
-
 def test_denied(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, proxy: Proxy) -> None:
     """An object that may not be read is named and left out; the error where that is not asked for."""
     there(files("tar"))

@@ -34,12 +34,6 @@ def expected(photos: Path) -> list[Any]:
     return batches(PackedDataset(photos, CROP, fields=PAIR))
 
 
-@pytest.fixture
-def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
-    with Proxy(seaweedfs.port) as proxy:
-        yield proxy
-
-
 Open = Callable[..., PackedDataset]
 
 

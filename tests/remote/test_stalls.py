@@ -10,14 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from servers.proxy import Proxy
-from servers.seaweedfs import SeaweedFS
 
 from fastload.common.limits import LONGEST_TIMEOUT, parse_timeout
 from fastload.errors import ArgumentError
@@ -31,12 +30,6 @@ LINE = (
     r"^reading bytes 0-9 of s3://fastload/test-\d+/a has stalled for \d+ s \(\d+ tr(y|ies), .*\), 7\d{3} "
     r"s are left"
 )
-
-
-@pytest.fixture
-def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
-    with Proxy(seaweedfs.port) as proxy:
-        yield proxy
 
 
 @pytest.fixture(autouse=True)

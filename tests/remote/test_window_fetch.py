@@ -52,12 +52,6 @@ def little_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fastload.engines.threads.engine, "READ_AHEAD_BYTES", 2 << 20)
 
 
-@pytest.fixture
-def proxy(seaweedfs: SeaweedFS) -> Iterator[Proxy]:
-    with Proxy(seaweedfs.port) as proxy:
-        yield proxy
-
-
 Open = Callable[..., PackedDataset]
 
 
