@@ -30,7 +30,6 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -219,17 +218,6 @@ class Foreign:
             first = statistics.median(row["first_s"] for row in rows[kind])
             self.target(f"{kind}: first batch at 50 ms, s", first, 1.0)
 
-    def signed(self) -> list[str]:
-        """URLs of the tars at the proxy, which need no credentials."""
-        import obstore
-
-        from fastload.remote.obstore import StoreMaker
-
-        maker = StoreMaker(obstore, f"s3://{BUCKET}/tar", dict(self.servers.proxied), 60.0)
-        store: Any = maker.reader()
-        names = [f"train-{number:03}.tar" for number in range(self.arguments.shards)]
-        return list(obstore.sign(store, "GET", names, timedelta(hours=12)))
-
     def peers(self) -> None:
         self.servers.link()
         rows: dict[str, list[Json]] = {"tar": [], "webdataset": [], "datasets": []}
@@ -240,11 +228,12 @@ class Foreign:
                 common.console.print(f"{name}: {found[-1]}", highlight=False)
 
     def peer(self, library: str, seed: int) -> Turn:
+        names = [f"train-{number:03}.tar" for number in range(self.arguments.shards)]
         spec = {
             "mode": "train",
             "library": library,
             "url": "",
-            "urls": self.signed(),
+            "urls": self.servers.signed("tar", names),
             "cache": str(self.work / "cache"),
             "limit": None,
             "options": self.servers.proxied,

@@ -12,9 +12,7 @@ import dataclasses
 import shutil
 import statistics
 import sys
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import common
 from remote_peer import CHUNK
@@ -129,14 +127,8 @@ class Comparison:
 
     def _tars(self) -> list[str]:
         """WebDataset's shards as signed URLs of the proxy, which curl reads."""
-        import obstore
-
-        from fastload.remote.obstore import StoreMaker
-
-        url = self._url("webdataset")
-        store: Any = StoreMaker(obstore, url, dict(self.servers.proxied), 60.0).reader()
-        names = sorted(path.name for path in self._made("webdataset").glob("*.tar"))
-        return list(obstore.sign(store, "GET", names, timedelta(hours=12)))
+        made = self._made("webdataset")
+        return self.servers.signed(made.name, sorted(path.name for path in made.glob("*.tar")))
 
     def turn(self, peer: Peer, part: str, seed: int) -> Turn:
         """One child."""

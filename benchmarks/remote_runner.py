@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -86,6 +87,16 @@ class Servers:
     def link(self, round_trip: float = 0.0, bandwidth: float = 0.0) -> None:
         """Sets what the proxy adds: seconds, and bytes per second (0: no limit)."""
         self._proxy.set(round_trip, bandwidth)
+
+    def signed(self, folder: str, names: Sequence[str]) -> list[str]:
+        """URLs at the proxy of objects in a folder of the bucket, which need no credentials."""
+        import obstore
+
+        from fastload.remote.obstore import StoreMaker
+
+        maker = StoreMaker(obstore, f"s3://{BUCKET}/{folder}", dict(self.proxied), 60.0)
+        store: Any = maker.reader()
+        return list(obstore.sign(store, "GET", names, timedelta(hours=12)))
 
     def counted(self) -> Json:
         """Bytes and requests that passed the proxy so far, CPU seconds of proxy, server and the whole
