@@ -28,7 +28,7 @@ from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import AttachKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside, refuse_swapped
 from fastload.packing.summary import PackSummary
-from fastload.sources import Item, Placed, Source, open_source
+from fastload.sources import Item, LooseObjects, Placed, Source, open_source
 from fastload.sources.foreign import has_urls
 from fastload.sources.options import source_options
 from fastload.store import DatasetRewriter
@@ -73,18 +73,20 @@ def attach(
             "an attached dataset is made in a folder; where its images lie in a store, `fastload push` sends "
             "it to a URL"
         )
-    if has_urls(source):
+    opened: object = source
+    if not has_urls(source):
+        refuse_swapped("attach", source, out)
+        if run.overwrite:
+            refuse_source_inside(source, out)
+        opened = open_source(source, source_options(given))
+    if not isinstance(opened, Source) or isinstance(opened, LooseObjects):
         if base is not None:
             raise ArgumentError(
                 f"base={os.fspath(base)!r} is a folder of files, and {source!r} lies in a store"
             )
         return attach_objects(
-            source, out, chosen, run, source_options(given), check=given["check"] is not None
+            opened, out, chosen, run, source_options(given), check=given["check"] is not None
         )
-    refuse_swapped("attach", source, out)
-    if run.overwrite:
-        refuse_source_inside(source, out)
-    opened = open_source(source, source_options(given))
     job = AttachJob(opened, opened, chosen)
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))

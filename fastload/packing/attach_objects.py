@@ -13,12 +13,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -37,13 +37,14 @@ from fastload.errors import (
     SampleError,
     advised,
 )
+from fastload.packing.encode import Encoded
 from fastload.packing.fields import FieldEncoder
 from fastload.packing.job import VARYING, finished_summary
 from fastload.packing.options import PackOptions, RunOptions
 from fastload.packing.summary import PackSummary, Tally
 from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.remote.hub_urls import is_hub, pinned
-from fastload.sources import Placed, Source, foreign_objects
+from fastload.sources import Item, LooseObjects, Place, Placed, Source, foreign_objects
 from fastload.sources.notices import READ_WHOLE, Notices, to_json
 from fastload.sources.options import SourceOptions
 from fastload.sources.protocol import INDEX, Files, attribute_of
@@ -55,11 +56,15 @@ from fastload.store.form import from_json as form_from_json
 from fastload.store.form import to_json as form_to_json
 from fastload.store.kinds.base import SampleParts
 from fastload.store.labels import class_fields, label_field
+from fastload.store.loose import LooseObject, offsets_of
+from fastload.store.sidecar import AddedValues, packed_values, read_segment
 
 LABEL_FIELD = ""
 """Stands for the field that can be the class of an image."""
 _AT_ONCE = 16
 """Objects that are read at the same time: requests are waited for."""
+_LOOSE = 1 << 14
+"""Loose objects of one shard."""
 _COMMIT_S = 30.0
 """Seconds after which what is there is written, so that a resume goes on behind it."""
 
@@ -91,13 +96,10 @@ def attach_objects(
     started = time.monotonic()
     if options.shuffle:
         raise ArgumentError("shuffle is for a pack: objects in a store are attached in their order")
-    kind, urls = foreign_objects(source, reading)
-    for url in urls:
-        _check_storable(url.url)
-    known = json.dumps([[url.url, url.objects.info(url.url).etag] for url in urls])
-    digest = hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
-    job = _ObjectsJob(kind, options, reading, check, fields)
-    identity = {**job.identity(), OBJECTS: digest}
+    found = source if isinstance(source, LooseObjects) else foreign_objects(source, reading)
+    parts = _LooseParts(found) if isinstance(found, LooseObjects) else _FileParts(*found, reading)
+    job = _ObjectsJob(parts, options, check, fields)
+    identity = {**job.identity(), OBJECTS: parts.digest}
     with (
         ForeignWriter(
             out, options=identity, varying=VARYING, resume=run.resume, overwrite=run.overwrite
@@ -106,33 +108,121 @@ def attach_objects(
     ):
         if writer.finished is not None:
             return finished_summary(writer.finished, started)
-        return job.run(writer, urls, run, started)
+        return job.run(writer, run, started)
+
+
+class _Part(NamedTuple):
+    """One shard of the dataset: a file in a store, or some loose objects.
+
+    Attributes:
+        title: name of it in messages.
+        object: what the shard is.
+        size: bytes of the file; None: it is loose objects.
+        open: the source of its samples, and which of them it has. Raises PackError, RemoteError, OSError.
+    """
+
+    title: str
+    object: ForeignObject
+    size: int | None
+    open: Callable[[], tuple[Source, range]]
+
+
+class _FileParts:
+    """The files that are attached, each a part.
+
+    Attributes:
+        digest: digest of which they are, with their ETags.
+        done: number of files up to a part.
+        readers: threads that read the samples of one part.
+    """
+
+    unit, readers = "objects", 1
+
+    def __init__(self, kind: Files, urls: Sequence[ForeignURL], reading: SourceOptions) -> None:
+        for url in urls:
+            _check_storable(url.url)
+        self._kind, self._urls = kind, urls
+        self._boxes = None if reading.objects is None else reading.objects.box_format
+        known = json.dumps([[url.url, url.info.etag] for url in urls])
+        self.digest = hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
+        self.title, self.total = str(urls[0]), len(urls)
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    def done(self, number: int) -> int:
+        return number
+
+    def part(self, number: int) -> _Part:
+        url = self._urls[number]
+
+        def opened() -> tuple[Source, range]:
+            source = self._kind.open([url], self._boxes)
+            if not isinstance(source, Placed) or not hasattr(source, "read_fields"):
+                raise PackError(f"{url}: nothing says where its images lie: pack it with `fastload pack`")
+            return source, range(len(source))
+
+        return _Part(url, ForeignObject(url.url, url.info.etag), url.size, opened)
+
+    @property
+    def read_whole(self) -> list[str]:
+        """The files that were read whole, since that took less time."""
+        return sorted(map(shown, self._urls[0].objects.read_whole))
+
+
+class _LooseParts:
+    """Objects of which each is an image, a part for every _LOOSE of them; as `_FileParts`."""
+
+    unit, readers, read_whole = "samples", _AT_ONCE, ()
+
+    def __init__(self, source: LooseObjects) -> None:
+        if source.base[:4].lower() == "http":
+            for position in range(len(source)):
+                _check_storable(source.key(position))
+        self._source = source
+        self.digest, self.title, self.total = source.digest, source.title, len(source)
+
+    def __len__(self) -> int:
+        return -(-self.total // _LOOSE)
+
+    def done(self, number: int) -> int:
+        return min(number * _LOOSE, self.total)
+
+    def part(self, number: int) -> _Part:
+        positions = range(self.done(number), self.done(number + 1))
+        return _Part(self.title, ForeignObject(self._source.base), None, lambda: (self._source, positions))
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """Result of reading one object: its samples, or the reason why it is left out."""
+    """Result of reading one part: its samples, or the reason why it is left out."""
 
-    url: ForeignURL
+    part: _Part
     source: Source | None
     samples: ForeignSamples | None
     tally: Tally
     reason: str = ""
 
 
+class _Sample(NamedTuple):
+    """A sample that can be attached: place of its image, fields beside it, and what a check found."""
+
+    place: Place
+    row: dict[str, Any]
+    checked: tuple[Item, Encoded] | None
+
+
 class _ObjectsJob:
-    """The work of an attach on each object."""
+    """The work of an attach on each part."""
 
     def __init__(
         self,
-        kind: Files,
+        parts: _FileParts | _LooseParts,
         options: PackOptions,
-        reading: SourceOptions,
         check: bool,
         fields: str | Sequence[str] | None,
     ) -> None:
-        self._kind, self._options, self._check, self._fields = kind, options, check, fields
-        self._boxes = None if reading.objects is None else reading.objects.box_format
+        self._parts, self._options, self._check, self._fields = parts, options, check, fields
 
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores."""
@@ -161,30 +251,28 @@ class _ObjectsJob:
     def run(
         self,
         writer: ForeignWriter,
-        urls: Sequence[ForeignURL],
         run: RunOptions,
         started: float,
     ) -> PackSummary:
-        tally, before, known = Tally(writer.state), writer.count, writer.state
-        left = urls[tally.position :]
+        parts, tally, before, known = self._parts, Tally(writer.state), writer.count, writer.state
+        left = range(tally.position, len(parts))
         first: Source | None = None
-        threads = min(_AT_ONCE if run.workers is None else run.workers, max(1, len(left)))
+        most = _AT_ONCE if run.workers is None else run.workers
+        threads = min(max(1, most // parts.readers), max(1, len(left)))
         committed = time.monotonic()
         with (
-            Progress(len(urls), f"{urls[0]}", shown=run.progress, unit="objects") as bar,
+            Progress(parts.total, parts.title, shown=run.progress, unit=parts.unit) as bar,
             ThreadPoolExecutor(threads, "fastload-attach") as pool,
+            ThreadPoolExecutor(most, "fastload-read") as self._readers,
         ):
-            bar.start(len(urls) - len(left), tally.bytes_in)
-            for number, listed in enumerate(
-                ahead(pool, self._listed, left, 2 * threads), len(urls) - len(left) + 1
-            ):
+            bar.start(parts.done(left.start), tally.bytes_in)
+            for number, listed in enumerate(ahead(pool, self._listed, left, 2 * threads), left.start + 1):
                 if listed.samples is None:
                     self._leave_out(listed, tally)
                 else:
-                    assert listed.source is not None
                     first = self._taken(writer, first, listed, tally)
                 tally.position = number
-                bar.update(number, tally.bytes_in)
+                bar.update(parts.done(number), tally.bytes_in)
                 if writer.is_full or time.monotonic() - committed > _COMMIT_S:
                     writer.commit({**tally.state(), **_described(first, known)})
                     committed = time.monotonic()
@@ -193,10 +281,10 @@ class _ObjectsJob:
         if not writer.count:
             why = "; ".join(f"{name}: {reason}" for name, reason in tally.skipped[:1])
             raise PackError(
-                f"{urls[0]}: of {len(urls)} objects no sample could be attached; the first: {why}"
+                f"{parts.title}: of {parts.total} objects no sample could be attached; the first: {why}"
             )
-        for url in sorted(urls[0].objects.read_whole):
-            tally.notices.add(READ_WHOLE, shown(url))
+        for url in parts.read_whole:
+            tally.notices.add(READ_WHOLE, url)
         described = _described(first, known)
         writer.commit({**tally.state(), **described})
         summary = tally.summary(
@@ -214,10 +302,14 @@ class _ObjectsJob:
         )
 
     def _leave_out(self, listed: _Listed, tally: Tally) -> None:
+        title = str(listed.part.title)
+        if not listed.reason:
+            tally.merge(listed.tally)
+            return
         if self._options.on_error == "raise":
-            own = listed.reason.startswith(str(listed.url))  # and a member of it, perhaps
-            raise PackStoppedError(listed.reason if own else f"{listed.url}: {listed.reason}")
-        tally.skip(str(listed.url), listed.reason)
+            own = listed.reason.startswith(title)  # and a member of it, perhaps
+            raise PackStoppedError(listed.reason if own else f"{title}: {listed.reason}")
+        tally.skip(title, listed.reason)
 
     def _taken(self, writer: ForeignWriter, first: Source | None, listed: _Listed, tally: Tally) -> Source:
         """Adds the samples of an object, and returns the first source of the run. Raises PackError: its
@@ -230,8 +322,8 @@ class _ObjectsJob:
             writer.begin(schema)
         elif (source.fields, source.classes) != (first.fields, first.classes):
             raise PackError(
-                f"{listed.url}: its samples have the fields {_names(source)}, and those of {first.title} "
-                f"{_names(first)}: attach objects of one kind"
+                f"{listed.part.title}: its samples have the fields {_names(source)}, and those of "
+                f"{first.title} {_names(first)}: attach objects of one kind"
             )
         if self._options.limit is not None:
             samples = _cut(samples, self._options.limit - writer.count)
@@ -248,63 +340,72 @@ class _ObjectsJob:
         tally.merge(listed.tally)
         return source if first is None else first
 
-    def _listed(self, url: ForeignURL) -> _Listed:
-        tally = Tally()
+    def _listed(self, number: int) -> _Listed:
+        part, tally = self._parts.part(number), Tally()
         try:
-            source = self._kind.open([url], self._boxes)
-            if not isinstance(source, Placed) or not hasattr(source, "read_fields"):
-                raise PackError(f"{url}: nothing says where its images lie: pack it with `fastload pack`")
-            samples = self._samples(url, source, tally)
-            return _Listed(url, source, samples, tally, "" if samples else "none of its samples can be read")
+            source, positions = part.open()
+            samples = self._samples(part, source, positions, tally)
+            own = samples is not None or isinstance(source, LooseObjects)
+            return _Listed(part, source, samples, tally, "" if own else "none of its samples can be read")
         except (ArgumentError, PackStoppedError):
             raise
         except (FastloadError, OSError) as error:
             if getattr(error, "sure", True):
-                return _Listed(url, None, None, tally, str(error).removeprefix(f"{url}: "))
+                return _Listed(part, None, None, tally, str(error).removeprefix(f"{part.title}: "))
             raise
 
-    def _samples(self, url: ForeignURL, source: Any, tally: Tally) -> ForeignSamples | None:
-        """The samples of an object; None: none can be read."""
+    def _samples(self, part: _Part, source: Source, positions: range, tally: Tally) -> ForeignSamples | None:
+        """The samples of a part; None: none can be read."""
         schema = self._schema(source)
         beside = [field for field in schema if field != schema.image]
         values: dict[str, list[Any]] = {field.name: [] for field in beside}
         places: list[tuple[int, int, int]] = []
         sizes: list[tuple[int, int]] = []
+        objects: list[bytes] = []
         encoder = FieldEncoder(source, self._options) if self._check else None
-        for position in range(len(source)):
-            name = source.name(position)
+
+        def sample(position: int) -> _Sample | str:
             try:
-                place = source.place(position)
-                if place is None or place.path != url:
-                    raise PackError(
-                        "its image does not lie in one piece in the object: `fastload pack` reads it"
-                    )
-                if not place.size:
-                    raise PackError("the file is empty")
-                row = _row(beside, {INDEX.name: position, **source.read_fields(position)})
-                crc, size = (0, None) if encoder is None else _checked(source, position, encoder, tally)
+                return _read_sample(source, part, position, beside, encoder)
             except (FastloadError, OSError) as error:
                 if not getattr(error, "sure", True):
                     raise
-                reason = str(getattr(error, "reason", None) or error).removeprefix(f"{name}: ")
+                name = source.name(position)
+                return str(getattr(error, "reason", None) or error).removeprefix(f"{name}: ")
+
+        several = encoder is not None and self._parts.readers > 1
+        found = ahead(self._readers, sample, positions, 2 * _AT_ONCE) if several else map(sample, positions)
+        for position, each in zip(positions, found, strict=True):
+            name = source.name(position)
+            if isinstance(each, str):
                 if self._options.on_error == "raise":
-                    raise PackStoppedError(f"{name}: {reason}") from error
-                tally.skip(name, reason)
+                    raise PackStoppedError(f"{name}: {each}")
+                tally.skip(name, each)
                 continue
-            for each in beside:
-                values[each.name].append(row[each.name])
-            places.append((place.offset, place.size, crc))
-            sizes += [] if size is None else [size]
-        tally.notices.merge(Notices.of(to_json(attribute_of(source, "notices"))))
+            for field in beside:
+                values[field.name].append(each.row[field.name])
+            crc = 0
+            if each.checked is not None:
+                crc, size = _noted(*each.checked, tally)
+                sizes.append(size)
+            places.append((each.place.offset, each.place.size, crc))
+            if part.size is None:
+                assert isinstance(each.place.path, ForeignURL)
+                info = each.place.path.info
+                rest = each.place.path.url[len(part.object.url) :]
+                objects.append(LooseObject(rest, info.size, info.etag).packed(len(objects)))
+        if not positions.start:  # they are the source's, of which there may be several parts
+            tally.notices.merge(Notices.of(to_json(attribute_of(source, "notices"))))
         if not places:
             return None
-        info = url.objects.info(url.url)
+        table, taken = _table(places, loose=part.size is None)
         return ForeignSamples(
-            ForeignObject(url.url, info.etag),
-            info.size,
-            _table(places),
+            part.object,
+            taken if part.size is None else part.size,
+            table,
             values,
             np.array(sizes, np.int32) if encoder is not None else None,
+            objects if part.size is None else None,
         )
 
 
@@ -332,28 +433,44 @@ def _row(fields: Sequence[Field], values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _checked(
-    source: Source, position: int, encoder: FieldEncoder, tally: Tally
-) -> tuple[int, tuple[int, int]]:
-    """The CRC32C and the (height, width) of an image, which is read. Raises as `read` does, and
-    SampleError."""
+def _read_sample(
+    source: Source, part: _Part, position: int, beside: Sequence[Field], encoder: FieldEncoder | None
+) -> _Sample:
+    """A sample of a part; with an encoder its image is read and checked. Raises as `read` does, and
+    PackError."""
+    place = source.place(position)  # type: ignore[attr-defined]
+    if place is None or (part.size is not None and place.path != part.title):
+        raise PackError("its image does not lie in one piece in the object: `fastload pack` reads it")
+    if not place.size:
+        raise PackError("the file is empty")
+    read = source.read_fields(position)  # type: ignore[attr-defined]
+    row = _row(beside, {INDEX.name: position, **read})
+    if encoder is None:
+        return _Sample(place, row, None)
     item = source.read(position)
     if not isinstance(item.image, bytes):
         raise SampleError("", reason="its image is no file")
-    encoded = encoder.first(item)
+    return _Sample(place, row, (item, encoder.first(item)))
+
+
+def _noted(item: Item, encoded: Encoded, tally: Tally) -> tuple[int, tuple[int, int]]:
+    """The CRC32C and the (height, width) of a checked image."""
     tally.formats[encoded.format] = tally.formats.get(encoded.format, 0) + 1
     if encoded.warning:
         tally.warn(item.name, encoded.warning)
+    assert isinstance(item.image, bytes)
     return core.crc32c(item.image), (encoded.height, encoded.width)
 
 
-def _table(places: list[tuple[int, int, int]]) -> npt.NDArray[np.uint32]:
-    """The table of places of (offset, size, CRC32C) each."""
+def _table(places: list[tuple[int, int, int]], loose: bool) -> tuple[npt.NDArray[np.uint32], int]:
+    """The table of places of (offset, size, CRC32C) each, and the bytes of all; `loose`: of objects, one
+    behind the other."""
     found = np.array(places, np.uint64)
+    offsets, size = offsets_of(found[:, 1]) if loose else (found[:, 0], 0)
     table = np.empty((len(found), 4), np.uint32)
-    table[:, 0], table[:, 1] = found[:, 0] & np.uint64(0xFFFFFFFF), found[:, 0] >> np.uint64(32)
+    table[:, 0], table[:, 1] = offsets & np.uint64(0xFFFFFFFF), offsets >> np.uint64(32)
     table[:, 2], table[:, 3] = found[:, 1], found[:, 2]
-    return table
+    return table, size
 
 
 def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
@@ -363,6 +480,7 @@ def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
         places=samples.places[:count],
         values={name: values[:count] for name, values in samples.values.items()},
         sizes=None if samples.sizes is None else samples.sizes[:count],
+        objects=None if samples.objects is None else samples.objects[:count],
     )
 
 
@@ -402,18 +520,44 @@ def rebase_objects(
         levels = zip(*(url.split("/")[:-1] for url in urls), strict=False)
         root = "/".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, levels))
 
+        def new_url(url: str) -> str:
+            return f"{base.rstrip('/')}{url[len(root) :]}"
+
+        def names() -> Iterator[bytes]:
+            for shard in manifest.shards:
+                if shard.foreign is not None and (segment := shard.foreign.objects) is not None:
+                    values = AddedValues(read_segment(change.path, segment), shard.stored, segment.file)
+                    before = [LooseObject.parsed(row, values[row]) for row in range(shard.stored)]
+                    yield packed_values(_moved_objects(foreign, new_url(shard.foreign.url), before))
+
         def moved(shard: ShardEntry) -> ShardEntry:
             if shard.foreign is None:
                 return shard
-            url = f"{base.rstrip('/')}{shard.foreign.url[len(root) :]}"
+            url = new_url(shard.foreign.url)
+            if shard.foreign.objects is not None:
+                return replace(shard, foreign=ForeignObject(url, None, next(segments)))
             found = foreign.info(url)
             if found.size != shard.bytes:
-                raise PackError(
-                    f"{shown(url)} has {found.size:,} bytes, and {shard.title} had {shard.bytes:,}: attach "
-                    "the data again"
-                )
+                raise _other_size(url, found.size, shard.bytes)
             return replace(shard, foreign=ForeignObject(url, found.etag))
 
-        with ThreadPoolExecutor(_AT_ONCE, "fastload-rebase") as pool:
+        loose = any(shard.foreign is not None and shard.foreign.objects for shard in manifest.shards)
+        segments = iter(change.write_segments("values", names()) if loose else ())
+        with ThreadPoolExecutor(1 if loose else _AT_ONCE, "fastload-rebase") as pool:
             shards = tuple(pool.map(moved, manifest.shards))
         return change.commit(replace(manifest, shards=shards)).count
+
+
+def _moved_objects(foreign: ForeignObjects, base: str, before: Sequence[LooseObject]) -> list[bytes]:
+    """The values of loose objects as they are at another URL. Raises PackError, RemoteError."""
+    urls = (ForeignURL(base + each.name, foreign) for each in before)
+    found: list[bytes] = []
+    for each, url in zip(before, foreign.looked_up(urls), strict=True):
+        if url.size != each.size:
+            raise _other_size(url, url.size, each.size)
+        found.append(each._replace(etag=url.info.etag).packed(len(found)))
+    return found
+
+
+def _other_size(url: str, size: int, before: int) -> PackError:
+    return PackError(f"{shown(url)} has {size:,} bytes, and it had {before:,}: attach the data again")

@@ -16,7 +16,7 @@ from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
 from fastload.packing.options import PackKeywords, PackOptions, RunOptions
 from fastload.packing.summary import PackSummary
-from fastload.sources import PATTERN_MARKS, is_packed, open_source
+from fastload.sources import PATTERN_MARKS, LooseObjects, is_packed, open_source
 from fastload.sources.foreign import has_urls
 from fastload.sources.options import source_options
 from fastload.sources.ray_data import with_rows
@@ -45,14 +45,15 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     given = settled("pack", options)
     chosen = PackOptions.of(given)
     run = RunOptions.of({**given, "ray": given["ray"] or None})
-    if has_urls(source) and not is_remote(out):  # they are the source's
-        run = replace(run, storage_options=None, timeout=None)
     refuse_swapped("pack", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)
     reading = source_options(given)
     source = with_rows(source)
-    job = PackJob(open_source(source, reading), chosen)
+    opened = open_source(source, reading)
+    if not is_remote(out) and (has_urls(source) or isinstance(opened, LooseObjects)):  # they are the source's
+        run = replace(run, storage_options=None, timeout=None)
+    job = PackJob(opened, chosen)
     if run.ray is None:
         with reading_cache(job.source, run.from_cache) as taken:
             return replace(run_job(job, out, run), from_cache=taken())

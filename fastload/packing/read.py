@@ -22,7 +22,7 @@ from fastload.packing.keywords import settled
 from fastload.packing.options import PackOptions, RunOptions
 from fastload.remote.cache_folder import default_folder
 from fastload.remote.writer import own_folder
-from fastload.sources import is_packed, open_source
+from fastload.sources import LooseObjects, is_packed, open_source
 from fastload.sources.foreign import each_of, has_urls
 from fastload.sources.options import SourceKeywords, SourceOptions
 from fastload.sources.protocol import IMAGE_FIELD
@@ -82,13 +82,17 @@ def read(
     }
     if has_urls(source):
         return _of_urls(source, transform, fields, label, SourceOptions.of(**options), store)
+    if isinstance(source, str | os.PathLike) and is_packed(expanded(source)):
+        raise ArgumentError(f"{os.fspath(source)} is a packed dataset: open it with PackedDataset")
+    reading = replace(SourceOptions.of(**options), storage_options=storage_options, timeout=timeout)
+    again = partial(open_source, source, reading)
+    opened = again()
+    if isinstance(opened, LooseObjects):
+        return _of_urls(source, transform, fields, label, reading, store, opened)
     for name, value in {"label": label, **store}.items():
         if value is not None:
             raise ArgumentError(f"{name}={value!r} is for objects in a store, named by their URLs")
-    if isinstance(source, str | os.PathLike) and is_packed(expanded(source)):
-        raise ArgumentError(f"{os.fspath(source)} is a packed dataset: open it with PackedDataset")
-    again = partial(open_source, source, SourceOptions.of(**options))
-    return Samples(again(), transform, fields, again)
+    return Samples(opened, transform, fields, again)
 
 
 _FIELDS = {".cls": LABEL, "cls": LABEL}
@@ -104,9 +108,10 @@ def _of_urls(
     label: str | None,
     options: SourceOptions,
     store: Mapping[str, Any],
+    opened: LooseObjects | None = None,
 ) -> PackedDataset:
-    """The dataset of objects in a store, attached below the cache folder, unless it is there. Raises as
-    `read`."""
+    """The dataset of objects in a store, attached below the cache folder, unless it is there; `opened`: of a
+    table of their URLs. Raises as `read`."""
     asked = replace(options, storage_options=store["storage_options"], timeout=store["timeout"])
     root = default_folder() if store["cache"] is None else Path(expanded(store["cache"]))
     wanted = None if label is None else _FIELDS.get(label, label.removeprefix(".").replace(".", "_"))
@@ -114,7 +119,7 @@ def _of_urls(
     folder = own_folder(root.absolute(), "attached", name, "name a folder of your own with cache=")
     taken = None if fields is None else [each for each in fields if each != IMAGE_FIELD]
     only = [wanted] if wanted else LABEL_FIELD if taken is None else taken
-    while not _is_attached(source, folder, asked, only):
+    while not _is_attached(source if opened is None else opened, folder, asked, only):
         time.sleep(_WAIT_S)  # another process, such as another rank, does the same
     return PackedDataset(folder, transform, fields=fields, **store)
 

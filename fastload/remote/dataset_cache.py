@@ -54,6 +54,7 @@ from fastload.remote.shared_files import dataset_folder, open_in_dataset, remove
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES, Groups, SingleGroups
+from fastload.store.loose import ObjectNames
 from fastload.store.sidecar import Section, TablePart
 
 SLAB = 8 << 20
@@ -212,9 +213,11 @@ class CachedShard(CachedFile):
     Attributes:
         columns: (unit, offset, size) of each column, by name.
         single: True if each group is one record, and group i is row i.
+        names: names of its loose objects; None: it is no such shard.
     """
 
     entry: ShardEntry
+    names: ObjectNames | None = None
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section, kept: GroupStore) -> None:
         """Takes a shard's entry in the manifest and its section of the sidecar. Raises Bad if the two

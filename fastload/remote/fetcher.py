@@ -37,10 +37,12 @@ objects no checksums are known before they are read: there the ETag says what th
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -48,7 +50,8 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from fastload.errors import RemoteError
+from fastload._native import core
+from fastload.errors import DatasetError, RemoteError
 from fastload.health import tracing
 from fastload.remote.dataset_cache import CachedFile, CachedShard, CachedSidecar, DatasetCache
 from fastload.remote.failures import BytesCheck
@@ -56,6 +59,7 @@ from fastload.remote.foreign import ForeignObjects
 from fastload.remote.objects import MOST, Objects, remote_error
 from fastload.remote.requests import LostObjectError, Pass, Request, Unit
 from fastload.store.entries import ShardEntry
+from fastload.store.loose import LooseObject, ObjectNames
 
 SMALL_BYTES = 256 << 10
 """A request of fewer bytes is small."""
@@ -369,6 +373,7 @@ class Fetcher:
         self._bytes = 0
         self._tasks: dict[asyncio.Task[None], UnitRange] = {}
         self._looking = False
+        self._naming = asyncio.Lock()
         self._error = partial(remote_error, name)
 
     def begin(self, owner: Pass) -> None:
@@ -750,15 +755,52 @@ class Fetcher:
             assert self._objects is not None
             return await self._objects.fetch(entry.file, span.start, span.stop, check)
         lost = None
+        url, etag, first = entry.foreign.url, entry.foreign.etag, 0
         try:
-            return await self._foreign.fetch(
-                entry.foreign.url, span.start, span.stop, check, entry.foreign.etag
-            )
+            if entry.foreign.objects is not None:
+                assert isinstance(file, CachedShard)
+                name, _, etag = await self._object_of(file, span)
+                url, first = url + name, span.start
+            return await self._foreign.fetch(url, span.start - first, span.stop - first, check, etag)
         except RemoteError as error:
             if not error.sure:
                 raise
             lost = LostObjectError(str(error), url=error.url, tries=error.tries, sure=True)
         raise lost
+
+    async def _object_of(self, shard: CachedShard, span: UnitRange) -> LooseObject:
+        """The loose object that a span is. Raises LostObjectError: nothing here says it."""
+        names = shard.names
+        assert names is not None
+        try:
+            try:
+                found = names.at(span.first)
+            except OSError:
+                if self._objects is not None:
+                    await self._fetch_names(names)
+                found = names.at(span.first)
+            if shard.single and span.first == span.last and found.size == span.stop - span.start:
+                return found
+            raise DatasetError("the places of its objects do not hold: attach the data again")
+        except (DatasetError, OSError) as error:
+            raise LostObjectError(f"{shard.entry.title}: {error}", sure=True) from None
+
+    async def _fetch_names(self, names: ObjectNames) -> None:
+        """Fetches names of objects into the cache, or into memory where it takes none."""
+        assert self._objects is not None
+        async with self._naming:
+            with suppress(OSError):
+                os.close(names.opened())
+                return
+            segment = names.segment
+            check = BytesCheck(lambda body: core.crc32c(memoryview(body)) == segment.crc32c)
+            stop = segment.offset + segment.bytes
+            body = await self._objects.fetch(segment.file, segment.offset, stop, check)
+            self.cache.keep_segment(segment, body)
+            try:
+                os.close(names.opened())
+            except OSError:
+                names.held = bytes(body)
 
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         for request in self._waiting.pop(unit, ()):

@@ -44,6 +44,7 @@ from fastload.remote.shared_files import open_in_dataset
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES
+from fastload.store.loose import ObjectNames
 from fastload.store.manifest import MANIFEST_NAME, Manifest, dataset_folder, version_name
 from fastload.store.reader import DatasetFiles
 from fastload.store.sidecar import (
@@ -222,8 +223,8 @@ class RemoteFiles(DatasetFiles):
             for segment, first, last in cached
         ]
         try:
-            added = [segment for shard in manifest.shards for segment in shard.added.values()]
-            shards = session.cache.shards(found, kept, [*wanted, *added])
+            segments = [segment for shard in manifest.shards for segment in shard.segments]
+            shards = session.cache.shards(found, kept, [*wanted, *segments])
         except Bad as error:
             raise DatasetError(f"{self.name}: {error}: {_AGAIN}") from None
         self._tables, self._there = {}, {}
@@ -233,11 +234,13 @@ class RemoteFiles(DatasetFiles):
                 section.file = opened
                 self._tables[id(section)] = number, file
         self._sections, self._shards = [section for _, section in found], shards
+        for cached_shard, shard in zip(shards, manifest.shards, strict=True):
+            cached_shard.names = self.object_names(shard)
         session.shards[:] = [*shards, *kept]
         session.opened(manifest)
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
         stored = sum(shard.stored for shard in manifest.shards)
-        self.mean_bytes = max(1, sum(shard.bytes for shard in manifest.shards) // max(1, stored))
+        self.mean_bytes = max(1, manifest.image_bytes // max(1, stored))
         self._rows = [
             None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards
         ]
@@ -327,6 +330,14 @@ class RemoteFiles(DatasetFiles):
     def base_path(self, shard: ShardEntry) -> str | None:
         """None: no attached files lie in a bucket."""
         return None
+
+    def object_names(self, shard: ShardEntry) -> ObjectNames | None:
+        """Names of a shard's loose objects, which the fetcher fetches; None: it is no such shard."""
+        if self._local is not None or shard.foreign is None or shard.foreign.objects is None:
+            return None if self._local is None else self._local.object_names(shard)
+        segment = shard.foreign.objects
+        path = self.session.cache.segment_path(segment)
+        return ObjectNames(segment, shard.stored, lambda: open_in_dataset(path, os.O_RDONLY))
 
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
         """The checked bytes of a segment: from the folder or the cache, or fetched and kept there."""

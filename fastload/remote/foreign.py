@@ -1,9 +1,9 @@
 """ForeignObjects: objects that others wrote, by their URLs, read by ranges; ForeignURL: the URL of one.
 
 NOTE [ foreign: one object all along ]
-An object is looked up once, when its size is first asked for. Each range is then asked for with the ETag that
-it had, so that an object which is replaced is an error that names it, and no mixture of two. Where a server
-gives none, only its size can tell.
+An object is looked up once, when its size is first asked for, or where a list names it. Each range is then
+asked for with the ETag that it had, so that an object which is replaced is an error that names it, and no
+mixture of two. Where a server gives none, only its size can tell.
 
 NOTE [ foreign: two ways to read ]
   in blocks   reads that follow each other, as those of a pack in order, get blocks of BLOCK bytes, the next
@@ -18,17 +18,19 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from typing_extensions import Buffer
 
+from fastload.common.ahead import ahead
 from fastload.common.limits import parse_timeout
 from fastload.common.urls import shown
 from fastload.errors import RemoteError
@@ -43,6 +45,8 @@ _AHEAD = 3
 _BLOCKS = 16
 """Blocks in memory, of all objects."""
 _THREADS = 8
+_LOOKED_UP = 64
+"""Objects that are looked up at the same time."""
 _HEADER = 2048
 """Bytes of a request of a walk that skips what lies between: a tar's headers and a label beside an image."""
 _WALK_LEAST, _WALK_MOST = 64 << 10, 8 << 20
@@ -72,7 +76,6 @@ class ForeignObjects:
     ) -> None:
         self._options = dict(storage_options or {})
         self._timeout = _TIMEOUT_S if timeout is None else parse_timeout(timeout)
-        self._infos: dict[str, ObjectInfo] = {}
         self.read_whole: set[str] = set()
         self.pace = _Pace()
         self._begin()
@@ -90,30 +93,39 @@ class ForeignObjects:
     def __reduce__(self) -> tuple[object, ...]:
         return ForeignObjects, (sendable(self._options), self._timeout)
 
-    def below(self, folder: str) -> list[str]:
-        """Names of the objects below a URL, which then need not be looked up. Raises RemoteError,
-        ArgumentError."""
+    def below(self, folder: str) -> list[ForeignURL]:
+        """The objects below a URL, which then need not be looked up. Raises RemoteError, ArgumentError."""
         base = folder.rstrip("/")
-        found = self._client(base).list()
-        for each in found:
-            self._infos.setdefault(f"{base}/{each.name}", each)
-        return [each.name for each in found]
+        return [
+            ForeignURL(f"{base}/{each.name}", self, each)
+            for each in self._client(base).list()
+            if each.name and not each.name.endswith("/")  # what consoles make in the place of a folder
+        ]
 
     def info(self, url: str) -> ObjectInfo:
-        """Size and ETag of an object, when it was first asked for. Raises RemoteError."""
-        if self._pid != os.getpid():
-            self._begin()
-        found = self._infos.get(url)
-        if found is None:
-            folder, name = _split(url)
-            found = self._infos.setdefault(url, self._client(folder).head(name))
-        return found
-
-    def get(self, url: str, start: int, stop: int) -> Buffer:
-        """Bytes start .. stop-1 of an object, by a request of their own. Raises RemoteError: they do not
-        come, or the object was replaced."""
+        """Size and ETag of an object, by a request. Raises RemoteError."""
         folder, name = _split(url)
-        info = self.info(url)
+        return self._client(folder).head(name)
+
+    def looked_up(self, urls: Iterable[ForeignURL]) -> Iterator[ForeignURL]:
+        """Yields the same objects, which are looked up some at a time; `info` of one that is not there
+        raises once more. Raises RemoteError: the store does not answer."""
+
+        def look(url: ForeignURL) -> ForeignURL:
+            try:
+                url.info  # noqa: B018
+            except RemoteError as error:
+                if not error.sure:
+                    raise
+            return url
+
+        with ThreadPoolExecutor(_LOOKED_UP, "fastload-list") as pool:
+            yield from ahead(pool, look, urls, 2 * _LOOKED_UP)
+
+    def get(self, url: str, start: int, stop: int, info: ObjectInfo) -> Buffer:
+        """Bytes start .. stop-1 of an object, by a request of their own; `info`: as it is known to be. Raises
+        RemoteError: they do not come, or the object was replaced."""
+        folder, name = _split(url)
         if stop > info.size:
             raise RemoteError(
                 f"{shown(url)} has {info.size:,} bytes, and {stop:,} are needed", url=shown(url)
@@ -127,11 +139,12 @@ class ForeignObjects:
         folder, name = _split(url)
         return await self._client(folder).fetch(name, start, stop, wrong, etag)
 
-    def read(self, url: str, start: int, stop: int) -> Buffer:
+    def read(self, url: str, start: int, stop: int, info: ObjectInfo) -> Buffer:
         """The same, in blocks where reads follow each other. See NOTE [ foreign: two ways to read ]."""
-        size = self.info(url).size  # which also makes what is this process's
+        self._renew()
+        size = info.size
         if start >= stop or stop > size:
-            return self.get(url, start, stop)
+            return self.get(url, start, stop, info)
         numbers = range(start // BLOCK, (stop - 1) // BLOCK + 1)
         with self._lock:
             follows = abs(start - self._ends.get(url, 0)) <= BLOCK  # threads read somewhat out of order
@@ -140,21 +153,21 @@ class ForeignObjects:
                 wanted = None
             else:
                 ahead = range(numbers.start, min(numbers.stop + _AHEAD, -(-size // BLOCK)))
-                wanted = [self._block(url, number, size) for number in ahead][: len(numbers)]
+                wanted = [self._block(url, number, info) for number in ahead][: len(numbers)]
         if wanted is None:
-            return self.get(url, start, stop)
+            return self.get(url, start, stop, info)
         first = numbers.start * BLOCK
         if len(wanted) == 1:
             return memoryview(wanted[0].result())[start - first : stop - first]
         return memoryview(b"".join(bytes(each.result()) for each in wanted))[start - first : stop - first]
 
-    def _block(self, url: str, number: int, size: int) -> Future[Buffer]:
+    def _block(self, url: str, number: int, info: ObjectInfo) -> Future[Buffer]:
         """A block that is there, or begins to come. Call it under the lock."""
         key = url, number
         found = self._blocks.get(key)
         if found is None or (found.done() and found.exception() is not None):
-            start, stop = number * BLOCK, min((number + 1) * BLOCK, size)
-            found = self._blocks[key] = self._threads.submit(lambda: self.get(url, start, stop))
+            start, stop = number * BLOCK, min((number + 1) * BLOCK, info.size)
+            found = self._blocks[key] = self._threads.submit(lambda: self.get(url, start, stop, info))
             while len(self._blocks) > _BLOCKS:
                 self._blocks.popitem(last=False)
         self._blocks.move_to_end(key)
@@ -164,7 +177,13 @@ class ForeignObjects:
         """Ends connections and threads; idempotent."""
         _close(self._pid, self._threads, self._clients)
 
+    def _renew(self) -> None:
+        """Makes anew what belongs to one process, in another."""
+        if self._pid != os.getpid():
+            self._begin()
+
     def _client(self, folder: str) -> Objects:
+        self._renew()
         with self._lock:
             found = self._clients.get(folder)
             if found is None:
@@ -180,10 +199,20 @@ def _close(pid: int, threads: LimitedThreads, clients: Mapping[str, Objects]) ->
             client.close()
 
 
+_ROOT = re.compile(
+    r"(?:(?:s3a?|gs|gcs|az|azure|abfss?|adl)://[^/]+|hf://(?:(?:datasets|spaces)/)?[^/@]+/[^/@]+@[0-9a-f]{40}|https?://[^/]+/[^/]+)(?=/.)",
+    re.IGNORECASE,
+)
+"""The beginning of URLs that share one client: bucket, repository, or the first folder of a web server, which
+may be a bucket as well."""
+
+
 def _split(url: str) -> tuple[str, str]:
-    """The URL of the folder of an object, and its name there."""
-    folder, _, name = url.rpartition("/")
-    return folder, unquote(name) if urlsplit(url).scheme.lower() in ("http", "https") else name
+    """The URL of what has the client of an object, and its name there."""
+    root = _ROOT.match(url)
+    folder = url.rpartition("/")[0] if root is None else root[0]
+    name = url[len(folder) + 1 :]
+    return folder, unquote(name) if url[:4].lower() == "http" else name
 
 
 class _Pace:
@@ -219,30 +248,55 @@ class ForeignURL(str):
 
     url: str
     objects: ForeignObjects
+    _info: ObjectInfo | RemoteError | None
 
-    def __new__(cls, url: str, objects: ForeignObjects) -> ForeignURL:
+    def __new__(
+        cls, url: str, objects: ForeignObjects, info: ObjectInfo | RemoteError | None = None
+    ) -> ForeignURL:
+        """`info`: size and tag, where a list of objects has them; None: they are looked up."""
         made = super().__new__(cls, shown(url))
-        made.url, made.objects = url, objects
+        made.url, made.objects, made._info = url, objects, info
         return made
 
     def __reduce__(self) -> tuple[object, ...]:
-        return ForeignURL, (self.url, self.objects)
+        return ForeignURL, (self.url, self.objects, self._info)
+
+    @property
+    def is_known(self) -> bool:
+        """True if its size and tag are known, so that it is no pattern."""
+        return self._info is not None
+
+    @property
+    def info(self) -> ObjectInfo:
+        """Its size and tag. Raises RemoteError."""
+        if isinstance(self._info, RemoteError):
+            raise self._info.with_traceback(None)
+        if self._info is None:
+            try:
+                self._info = self.objects.info(self.url)
+            except RemoteError as error:
+                self._info = error if error.sure else None
+                raise
+        return self._info
 
     @property
     def size(self) -> int:
         """Bytes of the object. Raises RemoteError."""
-        return self.objects.info(self.url).size
+        return self.info.size
 
     @property
     def stamp(self) -> tuple[int, int]:
         """Its size, and a number that its ETag gives. Raises RemoteError."""
-        info = self.objects.info(self.url)
-        tag = hashlib.blake2b((info.etag or "").encode(), digest_size=7).digest()
-        return info.size, int.from_bytes(tag, "little")
+        tag = hashlib.blake2b((self.info.etag or "").encode(), digest_size=7).digest()
+        return self.info.size, int.from_bytes(tag, "little")
+
+    def whole(self) -> bytes:
+        """All of its bytes, by one request. Raises RemoteError."""
+        return bytes(self.objects.get(self.url, 0, self.info.size, self.info))
 
     def read(self, start: int, stop: int) -> Buffer:
         """Bytes start .. stop-1. Raises RemoteError."""
-        return self.objects.read(self.url, start, stop)
+        return self.objects.read(self.url, start, stop, self.info)
 
 
 class _ForeignFile(io.RawIOBase):
@@ -309,5 +363,6 @@ class Walk(_ForeignFile):
             self._url.objects.read_whole.add(self._url.url)
         stop = min(max(stop, start + most), self._size)
         began = time.perf_counter()
-        self._window, self._start = memoryview(self._url.objects.get(self._url.url, start, stop)), start
+        found = self._url.objects.get(self._url.url, start, stop, self._url.info)
+        self._window, self._start = memoryview(found), start
         pace.note(stop - start, max(time.perf_counter() - began, 1e-6))

@@ -81,7 +81,7 @@ def data_files(manifest: Manifest) -> tuple[DataFile, ...]:
     for sidecar in manifest.sidecars:
         add(sidecar)
     for shard in manifest.shards:
-        for segment in (*shard.added.values(), *(() if shard.rows is None else (shard.rows,))):
+        for segment in shard.segments:
             add(segment)
         if shard.foreign is not None:
             continue  # somebody else's, which stays where it is

@@ -19,6 +19,7 @@ from fastload.sources import (
     layouts,
     litdata,
     lmdb,
+    loose,
     mds,
     parquet,
     table,
@@ -27,12 +28,13 @@ from fastload.sources import (
     unpacked,
 )
 from fastload.sources.foreign import each_of, has_urls, in_folder, with_urls
+from fastload.sources.loose import LooseObjects
 from fastload.sources.options import BoxFormat, ObjectOptions, SourceOptions
 from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.sources.ray_data import with_rows
 from fastload.store import MANIFEST_NAME, Manifest
 
-__all__ = ["Item", "Place", "Placed", "Source", "foreign_objects", "open_source"]
+__all__ = ["Item", "LooseObjects", "Place", "Placed", "Source", "foreign_objects", "open_source"]
 
 _GIVE = (
     "give a folder of class folders, a dataset in the layout of COCO, VOC, YOLO, Cityscapes or "
@@ -128,22 +130,42 @@ def _is_foreign(given: Given) -> bool:
 
 
 def _open_foreign(given: Given) -> Source:
-    """Tars, or Parquet, Arrow or TFRecord files in a store: those that URLs name, or that lie below one."""
-    return _open_files(_foreign_patterns(given), given.boxes)
+    """Files in a store, or images: those that URLs name, or that lie below one. Raises PackError,
+    RemoteError."""
+    found = _foreign_patterns(given)
+    return _open_files(found, given.boxes) if isinstance(found, list) else found
 
 
-def _foreign_patterns(given: Given) -> list[str]:
-    """The URLs and patterns of files in a store, of kinds of which there are sources. Raises PackError."""
+def _foreign_patterns(given: Given) -> list[str] | Source:
+    """The URLs and patterns of files in a store, of kinds of which there are sources; or the source of images
+    that are objects of their own. Raises PackError, RemoteError."""
     patterns: list[str] = []
-    for url in each_of(given.source):
+    urls = each_of(given.source)
+    if len(urls) == 1 and loose.TABLE.recognise(one := Given(urls[0], given.options)):
+        return loose.TABLE.open(one)
+    form = None if given.options.layout is None else given.options.layout.format
+    if form not in (None, "folder", "images"):
+        raise PackError(f"{urls[0]}: of URLs no {form} can be read: copy it to a disk first")
+    for url in urls:
         if not isinstance(url, ForeignURL):
             raise PackError(f"{url} is no URL, and others are: pack them one by one")
         for refused in (tar.COMPRESSED, tfrecord.COMPRESSED):
             if refused.recognise(Given(url, given.options)):
                 refused.open(Given(url, given.options))
         named = any(kind.named(url) for kind in FILES) or any(mark in url.url for mark in "*{[")
-        patterns += [url] if named else in_folder(url, [kind.named for kind in FOREIGN])
+        if named and form is None:
+            patterns.append(url)
+            continue
+        below = url.objects.below(url.url)
+        files = in_folder(url, below, [] if form else [kind.named for kind in FOREIGN])
+        if not files and len(urls) == 1:
+            return loose.objects_below(url, below, labelled=form != "images")
+        if not files:
+            raise PackError(f"{url}: no .tar, .parquet, .arrow or TFRecord files directly below it")
+        patterns += files
     kind = _kind(patterns[0])
+    if kind is images.FILES:
+        return _images_of(patterns)
     if kind not in FOREIGN:
         raise PackError(
             f"{patterns[0]}: of URLs, .tar, .parquet, .arrow and TFRecord files can be packed; copy others "
@@ -152,11 +174,26 @@ def _foreign_patterns(given: Given) -> list[str]:
     return patterns
 
 
-def foreign_objects(source: object, options: SourceOptions) -> tuple[Files, list[ForeignURL]]:
-    """The kind of the files in a store that URLs and patterns stand for, and each of them, in their order.
-    Raises as `open_source` does."""
+def _images_of(patterns: list[str]) -> Source:
+    """Images that are objects of their own. Raises PackError: some patterns are of other files."""
+    if any(_kind(pattern) is not images.FILES for pattern in patterns):
+        raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
+    found = [
+        url
+        for each in patterns
+        for url in (tar.expand(each, "object") if any(mark in each for mark in PATTERN_MARKS) else [each])
+    ]
+    return loose.listed_objects([each for each in found if isinstance(each, ForeignURL)])
+
+
+def foreign_objects(source: object, options: SourceOptions) -> tuple[Files, list[ForeignURL]] | LooseObjects:
+    """The kind of the files in a store that URLs and patterns stand for, and each of them, in their order; or
+    images that are objects of their own. Raises as `open_source` does."""
     given = Given(with_urls(source, options.storage_options, options.timeout), options)
     patterns = _foreign_patterns(given)
+    if isinstance(patterns, LooseObjects):
+        return patterns
+    assert isinstance(patterns, list)
     kinds = {_kind(pattern) for pattern in patterns}
     if len(kinds) > 1:
         raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
@@ -231,7 +268,7 @@ CHOICES: tuple[Choice, ...] = (
     unpacked.UNFINISHED_FOLDER,
     lmdb.PATTERNS_OF_ANOTHER,
     layouts.NAMED,
-    table.FILE,
+    loose.TABLE,
     table.COLUMNS_OF_ANOTHER,
     lmdb.FILE,
     # folders, by what is in them

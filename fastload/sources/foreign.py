@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -56,7 +55,7 @@ def with_urls(source: object, storage_options: Mapping[str, Any] | None, timeout
     return [opened(each) for each in source] if isinstance(source, list | tuple) else opened(source)
 
 
-def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[str]:
+def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[ForeignURL]:
     """The objects that URLs name or match, in their order; those that match are sorted.
 
     Raises:
@@ -64,11 +63,11 @@ def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[str]:
         RemoteError: the store does not answer, or lists nothing, as a web server.
     """
 
-    def existing(url: ForeignURL) -> list[str]:
+    def existing(url: ForeignURL) -> list[ForeignURL]:
         if any(mark in urlsplit(url.url).path for mark in _MARKS):
             return _matching(url)
         try:
-            url.objects.info(url.url)
+            url.size  # noqa: B018
         except RemoteMissingError:
             raise PackError(f"{url}: no such {what}") from None
         return [url]
@@ -77,37 +76,32 @@ def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[str]:
         return [found for some in pool.map(existing, urls) for found in some]
 
 
-def _matching(url: ForeignURL) -> list[str]:
+def _matching(url: ForeignURL) -> list[ForeignURL]:
     """The objects that a URL with a pattern in its last parts matches."""
     parts = url.url.split("/")
     first = next(number for number, part in enumerate(parts) if any(mark in part for mark in _MARKS))
     folder, pattern = "/".join(parts[:first]), parts[first:]
-    names = [
-        name
-        for name in url.objects.below(folder)
-        if len(name.split("/")) == len(pattern) and all(map(fnmatch.fnmatchcase, name.split("/"), pattern))
-    ]
-    if not names:
+
+    def matches(name: list[str]) -> bool:
+        return len(name) == len(pattern) and all(map(fnmatch.fnmatchcase, name, pattern))
+
+    found = [each for each in url.objects.below(folder) if matches(each.url[len(folder) + 1 :].split("/"))]
+    if not found:
         raise PackError(f"{url}: no object matches")
-    return [ForeignURL(f"{folder}/{name}", url.objects) for name in sorted(names)]
+    return sorted(found, key=lambda each: each.url)
 
 
-def in_folder(folder: ForeignURL, kinds: Sequence[Callable[[str], bool]]) -> list[str]:
-    """The objects directly below a URL that are of the first kind of which there are some.
-
-    Raises:
-        PackError: there are none, or the URL is that of a packed dataset.
-        RemoteError: the store does not answer, or lists nothing, as a web server.
-    """
-    names = sorted(name for name in folder.objects.below(folder.url) if "/" not in name)
-    if MANIFEST_NAME in names:
+def in_folder(
+    folder: ForeignURL, found: Sequence[ForeignURL], kinds: Sequence[Callable[[str], bool]]
+) -> list[ForeignURL]:
+    """Those of the objects below a URL that lie directly below it and are of the first kind of which there
+    are some. Raises PackError: the URL is that of a packed dataset, or of nothing."""
+    first = len(folder.url.rstrip("/")) + 1
+    direct = sorted((each for each in found if "/" not in each.url[first:]), key=lambda each: each.url)
+    if any(each.url[first:] == MANIFEST_NAME for each in direct):
         raise PackError(
             f"{folder} is a packed dataset: open it with PackedDataset, or copy it with `fastload pull`"
         )
-    for named in kinds:
-        if some := [name for name in names if named(name)]:
-            return [ForeignURL(f"{folder.url.rstrip('/')}/{name}", folder.objects) for name in some]
-    raise PackError(
-        f"{folder}: no .tar, .parquet, .arrow or TFRecord files directly below it; name them, as in "
-        f"{os.path.join(shown(folder.url), 'train-{000..099}.tar')}"
-    )
+    if not found:
+        raise PackError(f"{folder}: nothing lies below it; name files, as in {folder}/train-{{000..099}}.tar")
+    return next(filter(None, ([each for each in direct if named(each)] for named in kinds)), [])

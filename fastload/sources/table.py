@@ -24,15 +24,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
 from typing_extensions import Self
 
-from fastload.common.files import expanded, open_regular, read_regular
+from fastload.common.files import expanded, read_regular
 from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.spill import Texts
+from fastload.common.urls import is_url
 from fastload.errors import ArgumentError, PackError
+from fastload.remote.foreign import ForeignURL
 from fastload.sources.annotated import box_rows, label_map_of, numbers, some_are_deep, whole_numbers
 from fastload.sources.notices import INDEX as PANDAS_INDEX
 from fastload.sources.notices import NO_LABEL, SPACES, Notice, Notices
@@ -52,6 +55,7 @@ from fastload.sources.protocol import (
     Source,
     Value,
     file_stamp,
+    read_file,
 )
 from fastload.store import BOX_SIDES, Field
 from fastload.store.checked import parse_json
@@ -245,7 +249,7 @@ def read_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """
     last = 0
     try:
-        with open(open_regular(path)[0], encoding="utf-8-sig", newline="") as file:
+        with read_file(path) as binary, TextIOWrapper(binary, "utf-8-sig", newline="") as file:
             delimiter = _delimiter(file, path)
             file.seek(0)
             reader = _reader(file, delimiter)
@@ -269,7 +273,7 @@ def _place_of_damage(path: str) -> str:
     """The place of a file's first byte that is not UTF-8, for a message; the error of a text that is read in
     blocks has only that in its block."""
     decoder, begin = codecs.getincrementaldecoder("utf-8")(), 0
-    with suppress(OSError), open(path, "rb") as file:
+    with suppress(OSError), read_file(path) as file:
         while data := file.read(_BLOCK):
             held = len(decoder.getstate()[0])
             try:
@@ -466,8 +470,11 @@ class _Table:
 
 def _file_of(table: str, cell: str, options: TableOptions) -> str:
     """The path of the image that a cell names."""
-    folder = os.path.dirname(table) if options.images is None else expanded(options.images)
-    return os.path.join(folder, cell + (options.suffix or ""))
+    name = cell + (options.suffix or "")
+    if is_url(name):
+        return name
+    title = table.url if isinstance(table, ForeignURL) else table
+    return os.path.join(os.path.dirname(title) if options.images is None else expanded(options.images), name)
 
 
 def _reader(file: TextIO, delimiter: str) -> Reader:
@@ -578,8 +585,9 @@ class TableSource(ImageFiles, Listed):
     def __init__(self, path: str, options: TableOptions) -> None:
         self.title = path
         self._folder, self._options = os.path.dirname(path), options
-        if options.images is not None and not os.path.isdir(expanded(options.images)):
-            raise PackError(f"images={os.fspath(options.images)!r} (--images): no such folder")
+        images = options.images
+        if images is not None and not (is_url(images) or os.path.isdir(expanded(images))):
+            raise PackError(f"images={os.fspath(images)!r} (--images): no such folder")
         rows = Texts()
         begin: list[list[str]] = []  # the first two lines
         for line, row in read_rows(path):
@@ -779,8 +787,4 @@ def _refuse_columns(given: Given) -> Source:
     )
 
 
-FILE = Choice(
-    lambda given: is_table(given.path),
-    lambda given: TableSource(given.path, given.options.table or TableOptions()),
-)
 COLUMNS_OF_ANOTHER = Choice(lambda given: given.options.table is not None, _refuse_columns)

@@ -181,8 +181,10 @@ def expand(pattern: str, what: str = "tar file") -> list[str]:
         RemoteError: a store does not list what is there.
     """
     if isinstance(pattern, ForeignURL):
+        if pattern.is_known:
+            return [pattern]
         urls = [ForeignURL(url, pattern.objects) for url in _braced(pattern.url, pattern)]
-        return existing_urls(urls, what)
+        return [*existing_urls(urls, what)]
     return [path for each in _braced(pattern, pattern) for path in _existing(each, what)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,23 +88,33 @@ class Segment:
 
 @dataclass(frozen=True)
 class ForeignObject:
-    """The object in a store that a foreign shard is: somebody else's file, of which images are parts.
+    """The object in a store that a foreign shard is: somebody else's file, of which images are parts. Or the
+    objects, one for each image, as if they lay one behind the other (`fastload.store.loose`).
 
     Attributes:
-        url: its URL.
+        url: its URL; of several objects the beginning of their URLs.
         etag: the store's tag of its content, which each read asks for; None: the store gives none.
+        objects: segment with the rest of the URL, and the tag, of each sample's object; None: it is one.
     """
 
     url: str
     etag: str | None = None
+    objects: Segment | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form that the manifest stores."""
-        return {"url": self.url} if self.etag is None else {"url": self.url, "etag": self.etag}
+        stored: dict[str, Any] = {"url": self.url}
+        if self.etag is not None:
+            stored["etag"] = self.etag
+        if self.objects is not None:
+            stored["objects"] = self.objects.to_json()
+        return stored
 
     def checksum(self, size: int) -> int:
         """Stands for the CRC32C of an object of that size, of which nobody has read all: equal where the
         store says that the content is."""
+        if self.objects is not None:
+            return core.crc32c(f"{size} {self.objects.crc32c}".encode())
         return core.crc32c(f"{size} {self.url if self.etag is None else self.etag}".encode())
 
 
@@ -192,9 +202,26 @@ class ShardEntry:
     @property
     def files(self) -> tuple[tuple[str | None, str], ...]:
         """(folder, name) of every file that it names."""
-        parts = (*self.added.values(), *(() if self.rows is None else (self.rows,)))
         own = () if self.foreign is not None else ((self.folder, self.file),)
-        return (*own, *((part.folder, part.file) for part in parts))
+        return (*own, *((part.folder, part.file) for part in self.segments))
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Every segment that it names."""
+        objects = None if self.foreign is None else self.foreign.objects
+        return (*self.added.values(), *(each for each in (self.rows, objects) if each is not None))
+
+    def with_segments(self, moved: Callable[[Segment], Segment]) -> ShardEntry:
+        """The entry with another in the place of each segment."""
+        foreign = self.foreign
+        if foreign is not None and foreign.objects is not None:
+            foreign = replace(foreign, objects=moved(foreign.objects))
+        return replace(
+            self,
+            rows=None if self.rows is None else moved(self.rows),
+            added={name: moved(segment) for name, segment in self.added.items()},
+            foreign=foreign,
+        )
 
     @property
     def title(self) -> str:
@@ -415,11 +442,11 @@ def _parse_later(entry: ShardEntry, content: Mapping[str, Any], schema: Schema, 
         added={name: _parse_values(name, parts[name], schema, stored, what) for name in parts},
         fields=fields,
         base=_parse_folder(content.get("base"), f"the base {what}"),
-        foreign=_parse_object(content.get("foreign"), f"the object {what}"),
+        foreign=_parse_object(content.get("foreign"), stored, f"the object {what}"),
     )
 
 
-def _parse_object(value: object, what: str) -> ForeignObject | None:
+def _parse_object(value: object, stored: int, what: str) -> ForeignObject | None:
     if value is None:
         return None
     content = get_object(value, what)
@@ -428,7 +455,12 @@ def _parse_object(value: object, what: str) -> ForeignObject | None:
         raise Bad(f"{what} is {shown(url)}, not a URL of at most {_URL_BYTES} characters")
     if etag is not None and len(get_str(etag, f"the ETag of {what}")) > _ETAG_BYTES:
         raise Bad(f"the ETag of {what} has {len(etag)} characters")
-    return ForeignObject(url, etag)
+    if (several := content.get("objects")) is None:
+        return ForeignObject(url, etag)
+    part = _parse_segment(several, f"the names of {what}")
+    if part.bytes < (stored + 1) * OFFSET_BYTES:
+        raise Bad(f"the names of {what} have {part.bytes} bytes for {stored} samples")
+    return ForeignObject(url, etag, part)
 
 
 def parse_sidecars(value: object) -> tuple[Segment, ...]:

@@ -12,13 +12,14 @@ NOTE [ foreign: what is durable when ]
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +79,7 @@ class ForeignSamples:
         bytes: its size.
         places: u32 (samples, 4): low and high half of each image's offset, its size, and its CRC32C; 0: not
             known.
+        objects: of loose objects, the value of each as `LooseObject.packed` makes it; None: it is one object.
         values: by name of each other field, its values as `ForeignWriter.column` takes them.
         sizes: int32 (samples, 2), height and width of each image; None: not known.
     """
@@ -87,6 +89,7 @@ class ForeignSamples:
     places: npt.NDArray[np.uint32]
     values: Mapping[str, Sequence[Any]]
     sizes: npt.NDArray[np.int32] | None = None
+    objects: Sequence[builtins.bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -216,27 +219,26 @@ class ForeignWriter(HoldsLock):
         first = sum(shard.count for shard in self._shards)
         with open(path, "xb") as file:
             for each in self._pending:
-                added: dict[str, Segment] = {}
-                for name, data in _texts(self._schema, each):
-                    view = memoryview(data).cast("B")
-                    added[name] = Segment(path.name, file.tell(), len(view), core.crc32c(view))
-                    file.write(view)
+                added = {name: _written(file, path, data) for name, data in _texts(self._schema, each)}
+                foreign = each.object
+                if each.objects is not None:
+                    foreign = replace(foreign, objects=_written(file, path, packed_values(each.objects)))
                 shards.append(
                     ShardEntry(
                         shard_name(len(self._shards) + len(shards)),
                         first,
                         len(each),
                         each.bytes,
-                        each.object.checksum(each.bytes),
+                        foreign.checksum(each.bytes),
                         {name: core.crc32c(rows) for name, rows in _columns(self._schema, each).items()},
                         added=added,
-                        foreign=each.object,
+                        foreign=foreign,
                     )
                 )
                 first += len(each)
             file.flush()
             os.fsync(file.fileno())
-        if not any(shard.added for shard in shards):
+        if not any(shard.segments for shard in shards):
             path.unlink()
         return shards
 
@@ -313,6 +315,13 @@ class ForeignWriter(HoldsLock):
             if is_packed_file(name) and name not in kept:
                 with suppress(FileNotFoundError):
                     (self.out / name).unlink()
+
+
+def _written(file: BinaryIO, path: Path, data: bytes) -> Segment:
+    """The segment of bytes that are written to a file. Raises OSError."""
+    segment = Segment(path.name, file.tell(), len(data), core.crc32c(data))
+    file.write(data)
+    return segment
 
 
 def _columns(schema: Schema, samples: ForeignSamples) -> dict[str, memoryview]:

@@ -54,7 +54,8 @@ class Groups:
         ends = starts + sizes
         self._starts, self._sizes = starts, sizes.astype(np.uint32)  # one entry for each row
         self._crcs = rows[:, 3].copy() if rows.shape[1] > 3 else np.zeros(0, np.uint32)
-        self.single = bool(sizes.min() >= GROUP_BYTES and np.all(starts[1:] >= ends[:-1]))
+        alone = sizes.min() >= GROUP_BYTES and np.all(starts[1:] >= ends[:-1])
+        self.single = bool(alone or np.all(starts[1:] > ends[:-1] + np.uint64(GROUP_BYTES)))
         if self.single:
             self.starts, self.stops = starts, ends
             return

@@ -32,12 +32,14 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.common.files import open_regular
 from fastload.errors import ArgumentError, ClosedError, DatasetError, RemoteError, SampleError
 from fastload.store.columns import HELD_BYTES, TableValues, Values, held
 from fastload.store.entries import Segment, ShardEntry, base_path, file_path, one_base
 from fastload.store.field import Field
 from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
 from fastload.store.kinds.codecs import BY_ENTRY
+from fastload.store.loose import ObjectNames
 from fastload.store.manifest import Manifest, dataset_folder
 from fastload.store.schema import CRC_COLUMN, Schema
 from fastload.store.sidecar import (
@@ -117,6 +119,13 @@ class DatasetFiles:
         """The folder of a shard's attached files; None: it holds its images."""
         base = base_path(self._folder, shard)
         return base if base is None or self._base is None else os.fspath(self._base)
+
+    def object_names(self, shard: ShardEntry) -> ObjectNames | None:
+        """Names of a shard's loose objects; None: it is no such shard."""
+        if shard.foreign is None or (segment := shard.foreign.objects) is None:
+            return None
+        path = file_path(self._folder, segment.folder, segment.file)
+        return ObjectNames(segment, shard.stored, lambda: open_regular(path)[0], segment.offset)
 
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
         """The bytes of a segment, checked. Raises DatasetError as `fastload.store.sidecar.read_segment`
@@ -664,7 +673,14 @@ class DatasetReader:
     def shard_of(self, index: int) -> str:
         """The name of the file or object that holds sample `index`, as ShardEntry.title. Raises
         IndexError."""
-        return self.manifest.shards[self.shard_number(index)].title
+        number = self.shard_number(index)
+        shard = self.manifest.shards[number]
+        names = self.files.object_names(shard)
+        if names is not None:
+            rows, at = self._rows[number], index - shard.first
+            with suppress(DatasetError, OSError):  # they may not be here yet
+                return shard.title + names.at(at if rows is None else int(rows[at])).name
+        return shard.title
 
     def record(self, index: int) -> bytes:
         """The stored record of sample `index`, with its checksum verified. Raises as `record_fields` does."""

@@ -175,13 +175,7 @@ def _renamed(shard: ShardEntry, names: dict[tuple[str | None, str], str]) -> Sha
         return replace(segment, file=names[segment.folder, segment.file], folder=None)
 
     own = shard.file if shard.foreign is not None else names[shard.folder, shard.file]
-    return replace(
-        shard,
-        file=own,
-        folder=None,
-        rows=None if shard.rows is None else moved(shard.rows),
-        added={name: moved(segment) for name, segment in shard.added.items()},
-    )
+    return replace(shard.with_segments(moved), file=own, folder=None)
 
 
 def replaces(new: Manifest, old: Manifest) -> bool:

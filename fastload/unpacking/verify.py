@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.files import expanded, open_regular, scratch_folder
@@ -19,18 +23,18 @@ from fastload.common.limits import default_max_pixels
 from fastload.common.progress import Progress
 from fastload.common.stopping_pool import StoppingPool
 from fastload.common.system import available_cpus
-from fastload.common.urls import is_url, shown
+from fastload.common.urls import is_url
 from fastload.dataset.other_formats import decoded
 from fastload.errors import DatasetError, FastloadError, RemoteError, RemoteMissingError, SampleError
 from fastload.remote.client import open_objects
 from fastload.remote.files import folder_files
-from fastload.remote.foreign import ForeignObjects
+from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_files, download, load_manifest
 from fastload.remote.objects import Objects, request_threads
 from fastload.remote.replaced import ReplacedCheck
 from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
-from fastload.store.entries import ForeignObject
 from fastload.store.kinds.codecs import BY_ENTRY
+from fastload.store.loose import LooseObject
 from fastload.store.reader import parse_value, stored_size
 from fastload.store.sidecar import (
     AddedValues,
@@ -39,6 +43,7 @@ from fastload.store.sidecar import (
     check_sidecar,
     identity,
     read_segment,
+    rows_of,
     write_sidecar,
 )
 
@@ -163,12 +168,15 @@ class _Check:
             if what:
                 self._problem(file, what)
         self._files = [file for file, what in zip(self._files, found, strict=True) if not what]
-        with (
-            closing(ForeignObjects(*self._store)) as foreign,
-            request_threads(self._objects, REQUESTS, "fastload-verify") as pool,
-        ):
-            wanted = [(shard.foreign, shard.bytes) for shard in self._manifest.shards if shard.foreign]
-            self._problems += filter(None, pool.map(lambda each: check_object(foreign, *each), wanted))
+        with closing(ForeignObjects(*self._store)) as foreign:
+            self._problems += check_objects(foreign, self._manifest, self._segment)
+
+    def _segment(self, segment: Segment) -> npt.NDArray[np.uint8]:
+        stop = segment.offset + segment.bytes
+        data = memoryview(self._objects.get_range(segment.file, segment.offset, stop))
+        if core.crc32c(data) != segment.crc32c:
+            raise DatasetError(f"{segment.file} is damaged")
+        return np.frombuffer(data, np.uint8)
 
     def _size(self, file: DataFile) -> str:
         try:
@@ -192,10 +200,7 @@ class _Check:
         sidecars = self._split(folder, there)
         shards = {file.name: file for file in self._files if file.whole}
         for shard in self._manifest.shards:
-            needed = {
-                segment.file
-                for segment in (*shard.added.values(), *((shard.rows,) if shard.rows is not None else ()))
-            }
+            needed = {segment.file for segment in shard.segments}
             file = [] if shard.foreign is not None else [shards[shard.file]] if shard.file in shards else None
             if file is None or not needed <= there or (file and not self._fetch(file, folder)):
                 self._unchecked += shard.count
@@ -318,18 +323,9 @@ def verify(
     warnings = unchecked = 0
     foreign = ForeignObjects(storage_options, timeout)
     with closing(foreign), StoppingPool(threads, "fastload-verify") as pool:
-        problems += [
-            text
-            for text in pool.map(
-                lambda shard: (
-                    _check_file(folder, shard, pool)
-                    if shard.foreign is None
-                    else check_object(foreign, shard.foreign, shard.bytes)
-                ),
-                manifest.shards,
-            )
-            if text
-        ]
+        own = [shard for shard in manifest.shards if shard.foreign is None]
+        problems += filter(None, pool.map(lambda shard: _check_file(folder, shard, pool), own))
+        problems += check_objects(foreign, manifest, partial(read_segment, folder))
         problems += [
             text for text in pool.map(lambda part: _check_segment(folder, *part), _segments(manifest)) if text
         ]
@@ -391,19 +387,38 @@ def _of_files(manifest: Manifest, problems: Sequence[str]) -> VerifyReport:
     )
 
 
-def check_object(objects: ForeignObjects, wanted: ForeignObject, size: int) -> str:
-    """Describes what is wrong with a foreign object of that size; "" if nothing is. Raises RemoteError: the
-    store does not tell."""
-    name = shown(wanted.url)
-    try:
-        found = objects.info(wanted.url)
-    except RemoteError as error:
-        if not error.sure:
-            raise
-        return f"{name}: {error}"
-    if found.size != size:
-        return f"{name}: {found.size:,} bytes where there were {size:,}: attach the data again"
-    return "" if found.etag == wanted.etag else f"{name}: it was replaced: attach the data again"
+def check_objects(
+    objects: ForeignObjects, manifest: Manifest, read: Callable[[Segment], npt.NDArray[np.uint8]]
+) -> Iterator[str]:
+    """Describes what is wrong with the foreign objects of a dataset; `read` reads a segment of its files, and
+    raises DatasetError. Raises RemoteError: the store does not tell."""
+    wanted: deque[tuple[int, str | None]] = deque()
+
+    def urls() -> Iterator[ForeignURL]:
+        for shard in manifest.shards:
+            foreign = shard.foreign
+            if foreign is None:
+                continue
+            if foreign.objects is None:
+                wanted.append((shard.bytes, foreign.etag))
+                yield ForeignURL(foreign.url, objects)
+                continue
+            with suppress(DatasetError):  # that of a file, which is checked by itself
+                values = AddedValues(read(foreign.objects), shard.stored, shard.file)
+                for row in range(shard.stored) if shard.rows is None else rows_of(read(shard.rows)).tolist():
+                    each = LooseObject.parsed(row, values[row])
+                    wanted.append((each.size, each.etag))
+                    yield ForeignURL(foreign.url + each.name, objects)
+
+    for url in objects.looked_up(urls()):
+        size, etag = wanted.popleft()
+        try:
+            if url.size != size:
+                yield f"{url}: {url.size:,} bytes where there were {size:,}: attach the data again"
+            elif url.info.etag != etag:
+                yield f"{url}: it was replaced: attach the data again"
+        except RemoteError as error:
+            yield f"{url}: {error}"
 
 
 def _check_file(folder: Path, shard: ShardEntry, pool: StoppingPool) -> str:
@@ -432,6 +447,8 @@ def _segments(manifest: Manifest) -> Iterator[tuple[Segment, int]]:
             yield shard.rows, 0
         for name, part in shard.added.items():
             yield part, 0 if manifest.schema[name].is_column else shard.stored
+        if shard.foreign is not None and shard.foreign.objects is not None:
+            yield shard.foreign.objects, shard.stored
 
 
 def _check_segment(folder: Path, segment: Segment, values: int) -> str:

@@ -228,8 +228,5 @@ def _referred(
         return replace(segment, folder=place(segment.folder))
 
     return replace(
-        shard.hiding(manifest.schema, first.schema),
-        folder=place(shard.folder),
-        rows=None if shard.rows is None else part(shard.rows),
-        added={name: part(segment) for name, segment in shard.added.items()},
+        shard.hiding(manifest.schema, first.schema).with_segments(part), folder=place(shard.folder)
     )

@@ -318,18 +318,23 @@ def test_moved(tmp_path: Path, s3_url: str, there: Put, open_s3: Open, seaweedfs
         rebase(tmp_path / "out.fl", f"{s3_url}/moved", **options)
 
 
+def in_environment(server: SeaweedFS, monkeypatch: Any) -> None:
+    """Gives the options of a server where none are given."""
+    given = server.options()
+    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
+        monkeypatch.setenv(
+            "AWS_ENDPOINT_URL" if name == "endpoint" else f"AWS_{name.upper()}", str(given[name])
+        )
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+
+
 def test_written_elsewhere(
     tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, monkeypatch: Any
 ) -> None:
     """Unpacked, exported and converted, a dataset gives what its objects hold; what would write its records
     is refused, and a limit counts what it took."""
     there(files("tar"))
-    given = seaweedfs.options()
-    for name in ("endpoint", "access_key_id", "secret_access_key", "region"):
-        monkeypatch.setenv(
-            "AWS_ENDPOINT_URL" if name == "endpoint" else f"AWS_{name.upper()}", str(given[name])
-        )
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    in_environment(seaweedfs, monkeypatch)
     monkeypatch.setenv("FASTLOAD_CACHE", str(tmp_path / "cache"))
     url, path, count = f"{s3_url}/*.tar", tmp_path / "out.fl", TARS * EACH - 1
     summary = attach(url, path, limit=count)

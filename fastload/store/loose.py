@@ -1,0 +1,116 @@
+"""Loose objects: images that are objects of a store, one each: where they lie in a foreign shard, and which
+object each of them is.
+
+NOTE [ loose: a shard of many objects ]
+A foreign shard may be many objects, each the file of one image. Its bytes are then theirs, as if they lay one
+behind the other in the order of the samples, each at a multiple of PAGE and with more than GROUP_BYTES
+between two: so each is a unit of the cache by itself, is asked for by itself, and the gaps take no room in a
+sparse file. A segment says which object each is: a value for each stored sample, which is read where it lies
+when the object is asked for, so that no process holds all names. A value is checked by a CRC32C of its own,
+which covers the number of the sample.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import core
+from fastload.errors import DatasetError, PackError
+from fastload.store.entries import OFFSET_BYTES, Segment
+from fastload.store.groups import GROUP_BYTES
+
+PAGE = 4096
+_CRC = struct.Struct("<I")
+_ENDS = struct.Struct("<QQ")
+_LIMIT = 8192
+"""Limit on the bytes of a value."""
+
+
+def offsets_of(sizes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], int]:
+    """(offset of each object, bytes of all) in a shard of objects of these sizes."""
+    steps = (sizes + np.uint64(GROUP_BYTES + PAGE)) // np.uint64(PAGE) * np.uint64(PAGE)
+    offsets = np.cumsum(steps) - steps
+    return offsets, int(offsets[-1] + sizes[-1])
+
+
+class LooseObject(NamedTuple):
+    """One object.
+
+    Attributes:
+        name: the rest of its URL.
+        size: its bytes.
+        etag: its tag; None: the store gives none.
+    """
+
+    name: str
+    size: int
+    etag: str | None
+
+    def packed(self, row: int) -> bytes:
+        """The value of a stored sample's object. Raises PackError: its name is too long."""
+        text = f"{self.size}\0{self.etag or ''}\0{self.name}".encode("utf-8", "surrogatepass")
+        if len(text) + _CRC.size > _LIMIT:
+            raise PackError(f"its name and tag have {len(text):,} bytes, more than can be stored")
+        return _CRC.pack(_crc(row, text)) + text
+
+    @classmethod
+    def parsed(cls, row: int, value: bytes) -> LooseObject:
+        """The object in a stored sample's value. Raises DatasetError: it is damaged."""
+        text = value[_CRC.size :]
+        if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != _crc(row, text):
+            raise DatasetError(f"the name of object {row} is damaged: copy the dataset again")
+        size, etag, name = text.decode("utf-8", "surrogatepass").split("\0", 2)
+        return cls(name, int(size), etag or None)
+
+
+def _crc(row: int, text: bytes) -> int:
+    return core.crc32c(f"{row} ".encode() + text)
+
+
+@dataclass
+class ObjectNames:
+    """Names and tags of one shard's objects, read in the file of their segment.
+
+    Attributes:
+        segment: the segment.
+        stored: number of the objects.
+        opened: opens the file for reading, and returns its descriptor. Raises OSError: it is not there.
+        offset: first byte of the segment in the file.
+        held: the segment, where no file has it.
+    """
+
+    segment: Segment
+    stored: int
+    opened: Callable[[], int]
+    offset: int = 0
+    held: bytes | None = field(default=None, repr=False)
+
+    def at(self, row: int) -> LooseObject:
+        """The object of a stored sample.
+
+        Raises:
+            DatasetError: it is damaged.
+            OSError: the file is not there.
+        """
+        if self.held is not None:
+            return self._read(row, lambda start, size: self.held[start : start + size])  # type: ignore[index]
+        descriptor = self.opened()
+        try:
+            return self._read(row, lambda start, size: os.pread(descriptor, size, self.offset + start))
+        finally:
+            os.close(descriptor)
+
+    def _read(self, row: int, read: Callable[[int, int], bytes]) -> LooseObject:
+        head = read(row * OFFSET_BYTES, _ENDS.size)
+        start, stop = _ENDS.unpack(head) if len(head) == _ENDS.size else (1, 0)
+        first = (self.stored + 1) * OFFSET_BYTES
+        if not start <= stop <= min(start + _LIMIT, self.segment.bytes - first):
+            return LooseObject.parsed(row, b"")
+        return LooseObject.parsed(row, read(first + start, stop - start))
