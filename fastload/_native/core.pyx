@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
-# cython: auto_pickle=False
+# cython: auto_pickle=False, binding=False
 """The native engine, thinly: each part in a file of its own, one module, so that one copy of csrc serves all.
 
 What csrc declares is in c_<room>.pxd, once; each part names at its top what it takes of it. A part uses names

@@ -12,7 +12,7 @@ other, so that neither finds what the other has fetched.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,47 @@ from fastload.doctor.files import open_files
 from fastload.doctor.finding import Finding, judged
 from fastload.doctor.job import Job
 from fastload.doctor.rate import Rate, decoding_finding, measure_rate, needed_rate, step_finding
-from fastload.doctor.records import records_finding
-from fastload.errors import FastloadError
+from fastload.errors import DatasetError, FastloadError, SampleError
 from fastload.packing.in_memory import in_memory
-from fastload.store import DatasetReader, file_path
+from fastload.store import file_path
 from fastload.store.manifest import dataset_folder
-from fastload.store.reader import DatasetFiles
+from fastload.store.reader import DatasetFiles, DatasetReader
+
+
+def records_finding(reader: DatasetReader, indices: Sequence[int], dataset: str) -> tuple[Finding, list[int]]:
+    """Reads samples, and of attached images the files too. Returns the finding, and the samples that hold.
+
+    Args:
+        reader: the open dataset.
+        indices: the samples.
+        dataset: the dataset's name, for commands.
+    """
+    try:
+        bad = {index: reason for index in indices if (reason := _fault(reader, index))}
+    except DatasetError as error:
+        return Finding("records", "bad", str(error), f"`fastload verify {dataset}` lists all"), []
+    good = [index for index in indices if index not in bad]
+    faults = {}
+    if bad:
+        index, reason = next(iter(bad.items()))
+        faults[f"sample {index} does not: {reason}"] = (
+            f"`fastload verify {dataset}` lists all; copy the dataset again, or pack it again"
+        )
+    value = {"read": len(indices), "bad": sorted(bad)}
+    return judged("records", faults, f"{len(good):,} of {len(indices):,} read at random hold", value), good
+
+
+def _fault(reader: DatasetReader, index: int) -> str:
+    """The reason why a sample cannot be read; "" if it can. Raises DatasetError."""
+    image = reader.schema.image
+    try:
+        fields = reader.stored_fields(index)
+        if image is not None and (stored := fields.get(reader.schema.number(image.name))) is not None:
+            reader.read_image(index, *stored)
+    except SampleError as error:
+        return error.reason or str(error)
+    return ""
+
 
 SAMPLES = 512
 """Most samples that are read and decoded."""

@@ -116,7 +116,7 @@ class _Part(NamedTuple):
 
     Attributes:
         title: name of it in messages.
-        object: what the shard is.
+        object: the shard's object or objects.
         size: bytes of the file; None: it is loose objects.
         open: the source of its samples, and which of them it has. Raises PackError, RemoteError, OSError.
     """

@@ -79,7 +79,7 @@ class ForeignSamples:
         bytes: its size.
         places: u32 (samples, 4): low and high half of each image's offset, its size, and its CRC32C; 0: not
             known.
-        objects: of loose objects, the value of each as `LooseObject.packed` makes it; None: it is one object.
+        objects: the value of each loose object, as `LooseObject.packed` makes it; None: it is one object.
         values: by name of each other field, its values as `ForeignWriter.column` takes them.
         sizes: int32 (samples, 2), height and width of each image; None: not known.
     """

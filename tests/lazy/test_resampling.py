@@ -15,7 +15,7 @@ from lazy_helpers import both, files, is_lazy, lazily
 from PIL import Image, ImageFile, JpegImagePlugin
 
 from fastload._native import core
-from fastload.lazy import agreement, probes, resampling
+from fastload.lazy import agreement, resampling
 from fastload.lazy.pixels import to_array
 
 PROBES = (resampling.pillow_order, agreement.decoder_agrees)
@@ -146,8 +146,9 @@ def test_a_probe_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_probe_files_are_what_they_are_said_to_be() -> None:
     """Sides of no whole blocks, three samplings and grey, and values that reach both ends."""
-    read = [Image.open(io.BytesIO(data)) for _, data in probes.PROBES]
-    assert [(image.mode, image.size) for image in read] == [(mode, probes.SIZE) for mode, _ in probes.PROBES]
+    read = [Image.open(io.BytesIO(data)) for _, data in agreement.PROBES]
+    probes = agreement.PROBES
+    assert [(image.mode, image.size) for image in read] == [(mode, agreement.SIZE) for mode, _ in probes]
     samplings = [
         [part[1:3] for part in image.layer]
         for image in read
