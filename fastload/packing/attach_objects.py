@@ -45,9 +45,10 @@ from fastload.packing.summary import PackSummary, Tally
 from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.remote.hub_urls import is_hub, pinned
 from fastload.sources import Item, LooseObjects, Place, Placed, Source, foreign_objects
+from fastload.sources.foreign import ForeignFiles
 from fastload.sources.notices import READ_WHOLE, Notices, to_json
 from fastload.sources.options import SourceOptions
-from fastload.sources.protocol import INDEX, Files, attribute_of
+from fastload.sources.protocol import INDEX, attribute_of
 from fastload.store import DatasetChange, Field, Schema, ShardEntry
 from fastload.store.class_counts import labels_most
 from fastload.store.entries import ForeignObject
@@ -97,7 +98,7 @@ def attach_objects(
     if options.shuffle:
         raise ArgumentError("shuffle is for a pack: objects in a store are attached in their order")
     found = source if isinstance(source, LooseObjects) else foreign_objects(source, reading)
-    parts = _LooseParts(found) if isinstance(found, LooseObjects) else _FileParts(*found, reading)
+    parts = _LooseParts(found) if isinstance(found, LooseObjects) else _FileParts(found, reading)
     job = _ObjectsJob(parts, options, check, fields)
     identity = {**job.identity(), OBJECTS: parts.digest}
     with (
@@ -138,7 +139,8 @@ class _FileParts:
 
     unit, readers = "objects", 1
 
-    def __init__(self, kind: Files, urls: Sequence[ForeignURL], reading: SourceOptions) -> None:
+    def __init__(self, files: ForeignFiles, reading: SourceOptions) -> None:
+        kind, urls = files
         for url in urls:
             _check_storable(url.url)
         self._kind, self._urls = kind, urls

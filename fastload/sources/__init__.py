@@ -27,11 +27,12 @@ from fastload.sources import (
     tfrecord,
     unpacked,
 )
-from fastload.sources.foreign import each_of, has_urls, in_folder, with_urls
+from fastload.sources.foreign import ForeignFiles, each_of, has_urls, in_folder, index_of, with_urls
 from fastload.sources.loose import LooseObjects
 from fastload.sources.options import BoxFormat, ObjectOptions, SourceOptions
 from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.sources.ray_data import with_rows
+from fastload.sources.tar import expanded_urls
 from fastload.store import MANIFEST_NAME, Manifest
 
 __all__ = ["Item", "LooseObjects", "Place", "Placed", "Source", "foreign_objects", "open_source"]
@@ -132,20 +133,27 @@ def _is_foreign(given: Given) -> bool:
 def _open_foreign(given: Given) -> Source:
     """Files in a store, or images: those that URLs name, or that lie below one. Raises PackError,
     RemoteError."""
-    found = _foreign_patterns(given)
-    return _open_files(found, given.boxes) if isinstance(found, list) else found
+    found = _foreign(given)
+    return found.kind.open([*found.urls], given.boxes) if isinstance(found, ForeignFiles) else found
 
 
-def _foreign_patterns(given: Given) -> list[str] | Source:
-    """The URLs and patterns of files in a store, of kinds of which there are sources; or the source of images
-    that are objects of their own. Raises PackError, RemoteError."""
-    patterns: list[str] = []
+def foreign_objects(source: object, options: SourceOptions) -> ForeignFiles | LooseObjects:
+    """The files in a store that URLs and patterns stand for, in their order; or images that are objects of
+    their own. Raises as `open_source` does."""
+    found = _foreign(Given(with_urls(source, options.storage_options, options.timeout), options))
+    assert isinstance(found, ForeignFiles | LooseObjects)
+    return found
+
+
+def _foreign(given: Given) -> ForeignFiles | Source:
+    """What URLs and patterns stand for. Raises PackError, RemoteError."""
     urls = each_of(given.source)
     if len(urls) == 1 and loose.TABLE.recognise(one := Given(urls[0], given.options)):
         return loose.TABLE.open(one)
     form = None if given.options.layout is None else given.options.layout.format
     if form not in (None, "folder", "images"):
         raise PackError(f"{urls[0]}: of URLs no {form} can be read: copy it to a disk first")
+    patterns: list[ForeignURL] = []
     for url in urls:
         if not isinstance(url, ForeignURL):
             raise PackError(f"{url} is no URL, and others are: pack them one by one")
@@ -159,46 +167,19 @@ def _foreign_patterns(given: Given) -> list[str] | Source:
         below = url.objects.below(url.url)
         files = in_folder(url, below, [] if form else [kind.named for kind in FOREIGN])
         if not files and len(urls) == 1:
-            return loose.objects_below(url, below, labelled=form != "images")
+            index = {} if form else index_of(url, below)
+            rows = next((folder(url, index, below) for key, folder in ROW_FOLDERS if key in index), None)
+            return rows or loose.objects_below(url, below, labelled=form != "images")
         if not files:
             raise PackError(f"{url}: no .tar, .parquet, .arrow or TFRecord files directly below it")
         patterns += files
-    kind = _kind(patterns[0])
-    if kind is images.FILES:
-        return _images_of(patterns)
-    if kind not in FOREIGN:
-        raise PackError(
-            f"{patterns[0]}: of URLs, .tar, .parquet, .arrow and TFRecord files can be packed; copy others "
-            "to a disk first"
-        )
-    return patterns
-
-
-def _images_of(patterns: list[str]) -> Source:
-    """Images that are objects of their own. Raises PackError: some patterns are of other files."""
-    if any(_kind(pattern) is not images.FILES for pattern in patterns):
-        raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
-    found = [
-        url
-        for each in patterns
-        for url in (tar.expand(each, "object") if any(mark in each for mark in PATTERN_MARKS) else [each])
-    ]
-    return loose.listed_objects([each for each in found if isinstance(each, ForeignURL)])
-
-
-def foreign_objects(source: object, options: SourceOptions) -> tuple[Files, list[ForeignURL]] | LooseObjects:
-    """The kind of the files in a store that URLs and patterns stand for, and each of them, in their order; or
-    images that are objects of their own. Raises as `open_source` does."""
-    given = Given(with_urls(source, options.storage_options, options.timeout), options)
-    patterns = _foreign_patterns(given)
-    if isinstance(patterns, LooseObjects):
-        return patterns
-    assert isinstance(patterns, list)
     kinds = {_kind(pattern) for pattern in patterns}
     if len(kinds) > 1:
         raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
-    found = tar.expand_all(patterns, "object")
-    return kinds.pop(), [each for each in found if isinstance(each, ForeignURL)]
+    kind = kinds.pop()
+    if kind is images.FILES:
+        return loose.listed_objects([each for pattern in patterns for each in expanded_urls(pattern)])
+    return ForeignFiles(kind, [each for pattern in patterns for each in expanded_urls(pattern, "object")])
 
 
 def _open_source(given: Given) -> Source:
@@ -261,7 +242,9 @@ def _refuse_missing(given: Given) -> Source:
 FILES = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES, images.FILES)
 """The kinds of files of which several are one source, in the order in which a name is looked up."""
 FOREIGN = (parquet.FILES, arrow.FILES, tfrecord.FILES, tar.FILES)
-"""The kinds of files that are read in a store."""
+"""The kinds of files that are found in a folder of a store."""
+ROW_FOLDERS = (("shards", mds.in_store), ("chunks", litdata.in_store))
+"""Keys of an index.json in such a folder, and what opens the files that it names."""
 CHOICES: tuple[Choice, ...] = (
     Choice(_is_foreign, _open_foreign),
     # by the user's options, or refused for them

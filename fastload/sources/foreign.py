@@ -5,14 +5,16 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fastload.common.urls import is_remote, is_url, local_path, shown
 from fastload.errors import ArgumentError, PackError, RemoteMissingError
 from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.remote.hub_urls import is_hub, pinned
+from fastload.sources.protocol import Files
 from fastload.store import MANIFEST_NAME
+from fastload.store.checked import JSON_BYTES, get_object, parse_json
 
 _MARKS = "*?["
 _AT_ONCE = 16
@@ -56,7 +58,8 @@ def with_urls(source: object, storage_options: Mapping[str, Any] | None, timeout
 
 
 def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[ForeignURL]:
-    """The objects that URLs name or match, in their order; those that match are sorted.
+    """The objects that URLs name or match, in their order; those that match are sorted. Without `what` one
+    that is named need not be there.
 
     Raises:
         PackError: one is not there, or none matches.
@@ -67,13 +70,32 @@ def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[ForeignURL]:
         if any(mark in urlsplit(url.url).path for mark in _MARKS):
             return _matching(url)
         try:
-            url.size  # noqa: B018
+            if what:
+                url.size  # noqa: B018
         except RemoteMissingError:
             raise PackError(f"{url}: no such {what}") from None
         return [url]
 
     with ThreadPoolExecutor(_AT_ONCE, "fastload-list") as pool:
         return [found for some in pool.map(existing, urls) for found in some]
+
+
+class ForeignFiles(NamedTuple):
+    """Files in a store, of one kind: what opens some of them, and each by its URL."""
+
+    kind: Files
+    urls: Sequence[ForeignURL]
+
+
+def index_of(folder: ForeignURL, found: Sequence[ForeignURL]) -> dict[str, Any]:
+    """The object in the index.json directly below a URL, among the objects there; {}: there is none. Raises
+    PackError: it is no JSON object; RemoteError."""
+    path = f"{folder.url.rstrip('/')}/index.json"
+    url = next((each for each in found if each.url == path and each.size <= JSON_BYTES), None)
+    try:
+        return {} if url is None else get_object(parse_json(url.whole()), "its content")
+    except ValueError as error:
+        raise PackError(f"{url}: it cannot be read as JSON: {error}") from error
 
 
 def _matching(url: ForeignURL) -> list[ForeignURL]:

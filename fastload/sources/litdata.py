@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fastload.errors import PackError
+from fastload.remote.foreign import ForeignURL
 from fastload.sources import row_files
+from fastload.sources.foreign import ForeignFiles
 from fastload.sources.protocol import Choice, Value
-from fastload.sources.row_files import ROWS_MOST, Column, Decode, RowFile, RowSource, below
+from fastload.sources.row_files import ROWS_MOST, Column, Decode, RowFile, RowFolder, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, parse_json, shown
 from fastload.store.field import KindName
 
@@ -40,8 +43,8 @@ _LISTS = ("builtins.list", "builtins.tuple")
 _DICTS = ("builtins.dict", "collections.OrderedDict")
 
 
-def litdata_source(folder: str, index: dict[str, Any]) -> RowSource:
-    """The source of the chunks that an index.json names.
+def litdata_folder(folder: str, index: dict[str, Any]) -> RowFolder:
+    """The chunks that an index.json names.
 
     Names of values are the keys of the sample that was written, joined by a dot where dicts lie in each
     other; a tuple or list is (image, label, more, ...). The image is the value of a usual name (image, img,
@@ -75,7 +78,7 @@ def litdata_source(folder: str, index: dict[str, Any]) -> RowSource:
         ]
     except Bad as error:
         raise PackError(f"{path}: {error}; make it again, or pack a Dataset that reads it") from None
-    return RowSource(folder, files, columns, "LitData chunks")
+    return RowFolder(folder, files, columns, "LitData chunks")
 
 
 def _refuse_wrapped(config: dict[str, Any]) -> None:
@@ -184,4 +187,12 @@ def _array(data: bytes, order: str, names: list[str]) -> Value:
     return row_files.array_of(data, _dtype(names, code), shape, 8 + 4 * count)
 
 
-FOLDER = Choice(lambda given: "chunks" in given.index, lambda given: litdata_source(given.path, given.index))
+def in_store(folder: ForeignURL, index: dict[str, Any], found: Sequence[ForeignURL]) -> ForeignFiles:
+    """The chunks below a URL. Raises PackError."""
+    return litdata_folder(folder, index).in_store(found)
+
+
+FOLDER = Choice(
+    lambda given: "chunks" in given.index,
+    lambda given: RowSource(litdata_folder(given.path, given.index)),
+)

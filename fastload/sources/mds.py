@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fastload.errors import PackError
+from fastload.remote.foreign import ForeignURL
 from fastload.sources import row_files
+from fastload.sources.foreign import ForeignFiles
 from fastload.sources.protocol import Choice, Value
-from fastload.sources.row_files import ROWS_MOST, Column, Decode, RowFile, RowSource, below
+from fastload.sources.row_files import ROWS_MOST, Column, Decode, RowFile, RowFolder, RowSource, below
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
 from fastload.store.field import KindName
 
@@ -37,8 +40,8 @@ _ARRAY_CODES = {
 }  # fmt: skip
 
 
-def mds_source(folder: str, index: dict[str, Any]) -> RowSource:
-    """The source of the shards that an index.json names.
+def mds_folder(folder: str, index: dict[str, Any]) -> RowFolder:
+    """The shards that an index.json names.
 
     The image is the column of a usual name (image, img, jpg, ...), or the only one of encoding jpeg, png or
     pil, or of bytes. ``label`` or an integer of another usual name is the label. Numbers, text, bytes, JSON
@@ -66,7 +69,7 @@ def mds_source(folder: str, index: dict[str, Any]) -> RowSource:
         columns = _columns(*(get_list(value, "the columns of a shard") for value in described[0]))
     except Bad as error:
         raise PackError(f"{path}: {error}; make it again, or pack a Dataset that reads it") from None
-    return RowSource(folder, files, columns, "MDS shards")
+    return RowFolder(folder, files, columns, "MDS shards")
 
 
 def _file(folder: str, shard: dict[str, Any]) -> RowFile:
@@ -154,4 +157,12 @@ def _array(data: bytes, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | No
     return row_files.array_of(data, dtype, shape, at)
 
 
-FOLDER = Choice(lambda given: "shards" in given.index, lambda given: mds_source(given.path, given.index))
+def in_store(folder: ForeignURL, index: dict[str, Any], found: Sequence[ForeignURL]) -> ForeignFiles:
+    """The shards below a URL. Raises PackError."""
+    return mds_folder(folder, index).in_store(found)
+
+
+FOLDER = Choice(
+    lambda given: "shards" in given.index,
+    lambda given: RowSource(mds_folder(given.path, given.index)),
+)

@@ -13,18 +13,23 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import ArgumentError, PackError
+from fastload.remote.foreign import ForeignURL, Walk
+from fastload.sources.foreign import ForeignFiles
 from fastload.sources.names import field_name, image_name, label_name
+from fastload.sources.options import BoxFormat
 from fastload.sources.protocol import (
     FileRanges,
+    Files,
     Item,
     NumberedInFiles,
     Place,
+    Source,
     Value,
     file_stamp,
     first_readable,
@@ -144,7 +149,8 @@ def below(folder: str, name: object) -> str:
     relative = get_str(name, "the name of a file")
     if leads_out(relative):
         raise Bad(f"it names the file {shown(relative)}, which is not in the folder")
-    return os.path.join(folder, relative)
+    path = os.path.join(folder.url if isinstance(folder, ForeignURL) else folder, relative)
+    return ForeignURL(path, folder.objects) if isinstance(folder, ForeignURL) else path
 
 
 _OFFSETS = struct.Struct("<II")
@@ -160,14 +166,43 @@ class RowFile:
     rows: int
 
 
-class RowSource(NumberedInFiles):
-    """Rows of several files, in the order of the files.
+class RowFolder(NamedTuple):
+    """A folder of files of rows, as its index describes them.
 
-    Args:
+    Attributes:
         title: the folder.
-        files: the files of rows.
+        files: the files.
         columns: all columns, in the order of the values in a row.
         layout: name of the format.
+    """
+
+    title: str
+    files: Sequence[RowFile]
+    columns: Sequence[Column]
+    layout: str
+
+    def in_store(self, found: Sequence[ForeignURL]) -> ForeignFiles:
+        """The files in a store, of which the objects that were found there tell size and tag. Raises
+        PackError: one is not there."""
+        known, by_path = {each.url: each for each in found}, dict[str, RowFile]()
+        for file in self.files:
+            assert isinstance(file.path, ForeignURL)
+            if (url := known.get(file.path.url)) is None:
+                raise PackError(f"{file.path}: no such object, which {self.title}/index.json names")
+            by_path[url] = RowFile(url, file.rows)
+
+        def opened(paths: list[str], boxes: BoxFormat | None) -> Source:
+            return RowSource(self._replace(files=[by_path[path] for path in paths]))
+
+        return ForeignFiles(Files(by_path.__contains__, opened), [file.path for file in by_path.values()])  # type: ignore[misc]
+
+
+class RowSource(NumberedInFiles):
+    """Rows of several files, in the order of the files. Of files in a store the tables of offsets stay in
+    memory, and `place` and `read_fields` read small parts from front to back.
+
+    Args:
+        folder: the folder.
 
     Raises:
         PackError: a file is missing, damaged, or not the one that the index describes; no column can be the
@@ -177,13 +212,16 @@ class RowSource(NumberedInFiles):
     classes: tuple[str, ...] | None = None
     concurrent = True
 
-    def __init__(self, title: str, files: Sequence[RowFile], columns: Sequence[Column], layout: str) -> None:
+    def __init__(self, folder: RowFolder) -> None:
+        title, files, columns, layout = folder
         super().__init__([file.path for file in files], "sample", title)
         self.layout = layout
         if len({file.path for file in files}) < len(files):
             raise PackError(f"{title}: its index names a file twice; copy the index again")
         self._ranges = FileRanges(self.paths)
         self._columns = columns
+        self._tables: dict[int, Array] = {}  # by file, of those in a store
+        self._walks: dict[int, Walk] = {}
         image, label = _image_and_label(title, columns)
         self._image = next(place for place, column in enumerate(columns) if column.name == image)
         self._names = [field_name(column.name, label) for column in columns]
@@ -214,6 +252,8 @@ class RowSource(NumberedInFiles):
                 f"{path}: it has {table[0]:,} samples where the index says {rows:,}; copy both again"
             )
         offsets = table[1:]
+        if isinstance(path, ForeignURL):
+            self._tables[number] = offsets
         if offsets[0] < header or offsets[-1] > size or not bool((offsets[1:] >= offsets[:-1]).all()):
             raise PackError(
                 f"{path}: its offsets of samples lie outside its {size:,} bytes, or run backwards; "
@@ -234,6 +274,8 @@ class RowSource(NumberedInFiles):
     def _row(self, position: int) -> tuple[int, int, int, int]:
         """(file, row in the file, offset, size) of a sample."""
         number, row = self.numbered(position)
+        if (table := self._tables.get(number)) is not None:
+            return number, row, int(table[row]), int(table[row + 1] - table[row])
         begin, end = _OFFSETS.unpack(self._ranges.read(number, 4 * (row + 1), _OFFSETS.size))
         if end < begin:
             raise PackError(
@@ -272,10 +314,32 @@ class RowSource(NumberedInFiles):
     def place(self, position: int) -> Place | None:
         if self._columns[self._image].encoding == "pil":
             return None
-        number, _, begin, size = self._row(position)
-        head = self._ranges.read(number, begin, min(self._head.size, size))
-        at, length = self._parts(position, head, size)[self._image]
+        number, _, begin, _ = self._row(position)
+        at, length = self._small_parts(position)[self._image]
         return Place(self.paths[number], begin + at, length)
+
+    def _small_parts(self, position: int) -> list[tuple[int, int]]:
+        """`_parts` of a row, of which the first bytes are read."""
+        number, _, begin, size = self._row(position)
+        return self._parts(position, self._small(number, begin, min(self._head.size, size)), size)
+
+    def _small(self, number: int, begin: int, size: int) -> bytes:
+        """A small part of a file, of which others are read in their order."""
+        path = self.paths[number]
+        if not isinstance(path, ForeignURL):
+            return self._ranges.read(number, begin, size)
+        walk = self._walks.setdefault(number, Walk(path))
+        walk.seek(begin)
+        return walk.read(size) or b""
+
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields beside the image, without reading it."""
+        number, _, begin, _ = self._row(position)
+        return {
+            self._names[place]: self._decoded(position, place, self._small(number, begin + at, size))
+            for place, (at, size) in enumerate(self._small_parts(position))
+            if place != self._image
+        }
 
     def read(self, position: int) -> Item:
         data, parts = self._data(position)

@@ -181,11 +181,17 @@ def expand(pattern: str, what: str = "tar file") -> list[str]:
         RemoteError: a store does not list what is there.
     """
     if isinstance(pattern, ForeignURL):
-        if pattern.is_known:
-            return [pattern]
-        urls = [ForeignURL(url, pattern.objects) for url in _braced(pattern.url, pattern)]
-        return [*existing_urls(urls, what)]
+        return [*expanded_urls(pattern, what)]
     return [path for each in _braced(pattern, pattern) for path in _existing(each, what)]
+
+
+def expanded_urls(pattern: ForeignURL, what: str = "") -> list[ForeignURL]:
+    """The objects that a pattern stands for; without `what` one that it spells out need not be there. Raises
+    as `expand`."""
+    if pattern.is_known:
+        return [pattern]
+    urls = [ForeignURL(url, pattern.objects) for url in _braced(pattern.url, pattern)]
+    return existing_urls(urls, what)
 
 
 def _braced(pattern: str, title: str) -> list[str]:

@@ -223,7 +223,7 @@ def test_what_cannot_be_packed(tmp_path: Path, s3_url: str, there: Put, seaweedf
     there(content | {"x/a.jpg": picture(0), "x/b.jpg": picture(1), "packed/manifest.json": b"{}"})
     options = {"storage_options": seaweedfs.options(), "timeout": 5}
     for name, words in {
-        "b.tar": "no such tar file",
+        "b.tar": "no such object",
         "b-*.tar": "no object matches",
         "b.tar.gz": "a compressed tar cannot be read at any position",
         "cut.tar": "the tar ends inside sample000.jpg",
