@@ -58,6 +58,7 @@ from fastload.store.form import to_json as form_to_json
 from fastload.store.kinds.base import SampleParts
 from fastload.store.labels import class_fields, label_field
 from fastload.store.loose import LooseObject, offsets_of
+from fastload.store.pages import PageSlots
 from fastload.store.sidecar import AddedValues, packed_values, read_segment
 
 LABEL_FIELD = ""
@@ -365,6 +366,7 @@ class _ObjectsJob:
         sizes: list[tuple[int, int]] = []
         objects: list[bytes] = []
         encoder = FieldEncoder(source, self._options) if self._check else None
+        slots: PageSlots | None = source.begin_pages() if hasattr(source, "begin_pages") else None
 
         def sample(position: int) -> _Sample | str:
             try:
@@ -402,12 +404,13 @@ class _ObjectsJob:
             return None
         table, taken = _table(places, loose=part.size is None)
         return ForeignSamples(
-            part.object,
-            taken if part.size is None else part.size,
+            part.object if slots is None else replace(part.object, size=part.size),
+            slots.bytes if slots is not None else taken if part.size is None else part.size,
             table,
             values,
             np.array(sizes, np.int32) if encoder is not None else None,
             objects if part.size is None else None,
+            None if slots is None else slots.packed(),
         )
 
 
@@ -539,9 +542,10 @@ def rebase_objects(
             if shard.foreign.objects is not None:
                 return replace(shard, foreign=ForeignObject(url, None, next(segments)))
             found = foreign.info(url)
-            if found.size != shard.bytes:
-                raise _other_size(url, found.size, shard.bytes)
-            return replace(shard, foreign=ForeignObject(url, found.etag))
+            size = shard.foreign.size or shard.bytes
+            if found.size != size:
+                raise _other_size(url, found.size, size)
+            return replace(shard, foreign=replace(shard.foreign, url=url, etag=found.etag))
 
         loose = any(shard.foreign is not None and shard.foreign.objects for shard in manifest.shards)
         segments = iter(change.write_segments("values", names()) if loose else ())

@@ -54,7 +54,7 @@ from fastload.remote.shared_files import dataset_folder, open_in_dataset, remove
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES, Groups, SingleGroups
-from fastload.store.loose import ObjectNames
+from fastload.store.segment_file import SegmentFile
 from fastload.store.sidecar import Section, TablePart
 
 SLAB = 8 << 20
@@ -213,11 +213,11 @@ class CachedShard(CachedFile):
     Attributes:
         columns: (unit, offset, size) of each column, by name.
         single: True if each group is one record, and group i is row i.
-        names: names of its loose objects; None: it is no such shard.
+        beside: names of its loose objects, or its table of pages; None: it has neither.
     """
 
     entry: ShardEntry
-    names: ObjectNames | None = None
+    beside: SegmentFile | None = None
 
     def __init__(self, folder: Path, entry: ShardEntry, section: Section, kept: GroupStore) -> None:
         """Takes a shard's entry in the manifest and its section of the sidecar. Raises Bad if the two
@@ -260,6 +260,11 @@ class CachedShard(CachedFile):
         except Bad as error:
             raise DatasetError(f"what the sidecar says of {self.entry.file} does not hold: {error}") from None
         return groups
+
+    @property
+    def in_pages(self) -> bool:
+        """True if its units come by pages, which are compressed."""
+        return self.entry.foreign is not None and self.entry.foreign.pages is not None
 
     def range_of(self, unit: int) -> tuple[int, int]:
         """(start, stop) of a unit in the file."""

@@ -46,20 +46,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
 from fastload._native import core
-from fastload.errors import DatasetError, RemoteError
+from fastload.errors import ArgumentError, DatasetError, RemoteError
 from fastload.health import tracing
 from fastload.remote.dataset_cache import CachedFile, CachedShard, CachedSidecar, DatasetCache
 from fastload.remote.failures import BytesCheck
 from fastload.remote.foreign import ForeignObjects
 from fastload.remote.objects import MOST, Objects, remote_error
 from fastload.remote.requests import LostObjectError, Pass, Request, Unit
-from fastload.store.entries import ShardEntry
-from fastload.store.loose import LooseObject, ObjectNames
+from fastload.store.entries import ForeignObject, ShardEntry
+from fastload.store.loose import LooseObject, object_at
+from fastload.store.pages import page_at
+from fastload.store.segment_file import SegmentFile
 
 SMALL_BYTES = 256 << 10
 """A request of fewer bytes is small."""
@@ -71,6 +73,9 @@ TRIED_FIRST = 4
 """Large requests made to learn their pace, before anything else is asked for."""
 TRIED_AGAIN = 32
 """Requests after which a large one is tried again, if large ones were no faster."""
+
+
+T = TypeVar("T")
 
 
 class Pace:
@@ -373,7 +378,7 @@ class Fetcher:
         self._bytes = 0
         self._tasks: dict[asyncio.Task[None], UnitRange] = {}
         self._looking = False
-        self._naming = asyncio.Lock()
+        self._segments = asyncio.Lock()
         self._error = partial(remote_error, name)
 
     def begin(self, owner: Pass) -> None:
@@ -558,6 +563,9 @@ class Fetcher:
 
     def _span(self, unit: Unit) -> UnitRange:
         """The span to fetch into the cache for a unit."""
+        shard = self._shards[unit[0]]
+        if isinstance(shard, CachedShard) and shard.in_pages:
+            return self._run(unit, lambda *_: True, shard.entry.bytes)  # all of its page
         owner = self._pass_of(unit)
         if owner is None or not self._large.may(owner):
             return self._run(unit, self._asked_for)
@@ -745,20 +753,21 @@ class Fetcher:
             bad, began = shard.damaged(span.first, span.last, memoryview(data)), now
             return not bad
 
-        data = await self._read(shard, span, BytesCheck(holds))
+        data = await self._read(shard, span, holds)
         return data, [unit for unit in range(span.first, span.last + 1) if unit not in bad]
 
-    async def _read(self, file: CachedFile, span: UnitRange, check: BytesCheck) -> Buffer:
-        """The bytes of a span. Raises RemoteError."""
-        entry = file.entry
+    async def _read(self, file: CachedFile, span: UnitRange, holds: Callable[[Buffer], bool]) -> Buffer:
+        """The bytes of a span, which `holds` checks. Raises RemoteError."""
+        entry, check = file.entry, BytesCheck(holds)
         if not isinstance(entry, ShardEntry) or entry.foreign is None:
             assert self._objects is not None
             return await self._objects.fetch(entry.file, span.start, span.stop, check)
         lost = None
         url, etag, first = entry.foreign.url, entry.foreign.etag, 0
         try:
+            if entry.foreign.pages is not None:
+                return await self._in_page(file, span, entry.foreign, holds)
             if entry.foreign.objects is not None:
-                assert isinstance(file, CachedShard)
                 name, _, etag = await self._object_of(file, span)
                 url, first = url + name, span.start
             return await self._foreign.fetch(url, span.start - first, span.stop - first, check, etag)
@@ -768,39 +777,69 @@ class Fetcher:
             lost = LostObjectError(str(error), url=error.url, tries=error.tries, sure=True)
         raise lost
 
-    async def _object_of(self, shard: CachedShard, span: UnitRange) -> LooseObject:
+    async def _object_of(self, file: CachedFile, span: UnitRange) -> LooseObject:
         """The loose object that a span is. Raises LostObjectError: nothing here says it."""
-        names = shard.names
-        assert names is not None
+        found = await self._said(file, lambda beside, entry: object_at(beside, entry.stored, span.first))
+        assert isinstance(file, CachedShard)
+        if not file.single or span.first != span.last or found.size != span.stop - span.start:
+            raise LostObjectError(f"{file.entry.title}: its places do not hold: attach again", sure=True)
+        return found
+
+    async def _in_page(
+        self, file: CachedFile, span: UnitRange, foreign: ForeignObject, holds: Callable[[Buffer], bool]
+    ) -> Buffer:
+        """The bytes of a span of one page, which is fetched and decompressed. Raises RemoteError."""
+        page = await self._said(file, lambda beside, _: page_at(beside, span.start, span.stop))
+
+        found, why = memoryview(b""), ""
+
+        def fits(data: Buffer) -> bool:
+            nonlocal found, why
+            try:
+                whole, why = memoryview(page.decompressed(data)), ""
+            except (ValueError, ArgumentError) as error:
+                why = str(error)
+                return False
+            found = whole[span.start - page.start : span.stop - page.start]
+            return holds(found)
+
+        stop, check = page.offset + page.size, BytesCheck(fits)
+        await self._foreign.fetch(foreign.url, page.offset, stop, check, foreign.etag)
+        if why:
+            raise LostObjectError(f"{foreign.shown}: {why}", sure=True)
+        return found
+
+    async def _said(self, file: CachedFile, read: Callable[[SegmentFile, ShardEntry], T]) -> T:
+        """The result of reading what lies beside a foreign shard, which is fetched where it is not here.
+        Raises LostObjectError: it is damaged or gone; RemoteError."""
+        assert isinstance(file, CachedShard)
+        assert file.beside is not None
         try:
             try:
-                found = names.at(span.first)
+                return read(file.beside, file.entry)
             except OSError:
                 if self._objects is not None:
-                    await self._fetch_names(names)
-                found = names.at(span.first)
-            if shard.single and span.first == span.last and found.size == span.stop - span.start:
-                return found
-            raise DatasetError("the places of its objects do not hold: attach the data again")
+                    await self._fetch_segment(file.beside)
+                return read(file.beside, file.entry)
         except (DatasetError, OSError) as error:
-            raise LostObjectError(f"{shard.entry.title}: {error}", sure=True) from None
+            raise LostObjectError(f"{file.entry.title}: {error}", sure=True) from None
 
-    async def _fetch_names(self, names: ObjectNames) -> None:
-        """Fetches names of objects into the cache, or into memory where it takes none."""
+    async def _fetch_segment(self, beside: SegmentFile) -> None:
+        """Fetches a segment into the cache, or into memory where that takes none."""
         assert self._objects is not None
-        async with self._naming:
+        async with self._segments:
             with suppress(OSError):
-                os.close(names.opened())
+                os.close(beside.opened())
                 return
-            segment = names.segment
+            segment = beside.segment
             check = BytesCheck(lambda body: core.crc32c(memoryview(body)) == segment.crc32c)
             stop = segment.offset + segment.bytes
             body = await self._objects.fetch(segment.file, segment.offset, stop, check)
             self.cache.keep_segment(segment, body)
             try:
-                os.close(names.opened())
+                os.close(beside.opened())
             except OSError:
-                names.held = bytes(body)
+                beside.held = bytes(body)
 
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         for request in self._waiting.pop(unit, ()):

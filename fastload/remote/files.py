@@ -44,9 +44,9 @@ from fastload.remote.shared_files import open_in_dataset
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES
-from fastload.store.loose import ObjectNames
 from fastload.store.manifest import MANIFEST_NAME, Manifest, dataset_folder, version_name
 from fastload.store.reader import DatasetFiles
+from fastload.store.segment_file import SegmentFile
 from fastload.store.sidecar import (
     PLACES,
     Section,
@@ -235,7 +235,8 @@ class RemoteFiles(DatasetFiles):
                 self._tables[id(section)] = number, file
         self._sections, self._shards = [section for _, section in found], shards
         for cached_shard, shard in zip(shards, manifest.shards, strict=True):
-            cached_shard.names = self.object_names(shard)
+            if shard.foreign is not None and (beside := shard.foreign.beside) is not None:
+                cached_shard.beside = self.segment_file(beside)
         session.shards[:] = [*shards, *kept]
         session.opened(manifest)
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
@@ -331,13 +332,12 @@ class RemoteFiles(DatasetFiles):
         """None: no attached files lie in a bucket."""
         return None
 
-    def object_names(self, shard: ShardEntry) -> ObjectNames | None:
-        """Names of a shard's loose objects, which the fetcher fetches; None: it is no such shard."""
-        if self._local is not None or shard.foreign is None or shard.foreign.objects is None:
-            return None if self._local is None else self._local.object_names(shard)
-        segment = shard.foreign.objects
+    def segment_file(self, segment: Segment) -> SegmentFile:
+        """A segment that is read in parts, once the fetcher has fetched it."""
+        if self._local is not None:
+            return self._local.segment_file(segment)
         path = self.session.cache.segment_path(segment)
-        return ObjectNames(segment, shard.stored, lambda: open_in_dataset(path, os.O_RDONLY))
+        return SegmentFile(segment, lambda: open_in_dataset(path, os.O_RDONLY))
 
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
         """The checked bytes of a segment: from the folder or the cache, or fetched and kept there."""

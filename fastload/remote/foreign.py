@@ -42,7 +42,7 @@ BLOCK = 4 << 20
 """Bytes of a block; a block takes longer to come than a request takes to begin, at 50 ms and 80 MB/s."""
 _AHEAD = 3
 """Blocks that are fetched ahead of a read."""
-_BLOCKS = 16
+_BLOCKS = 32
 """Blocks in memory, of all objects."""
 _THREADS = 8
 _LOOKED_UP = 64
@@ -152,7 +152,9 @@ class ForeignObjects:
             if not follows and any((url, number) not in self._blocks for number in numbers):
                 wanted = None
             else:
-                ahead = range(numbers.start, min(numbers.stop + _AHEAD, -(-size // BLOCK)))
+                files = len({each for each, _ in self._blocks} | {url})
+                more = min(_AHEAD, max(0, _BLOCKS // files - 2))  # what would push others out came in vain
+                ahead = range(numbers.start, min(numbers.stop + more, -(-size // BLOCK)))
                 wanted = [self._block(url, number, info) for number in ahead][: len(numbers)]
         if wanted is None:
             return self.get(url, start, stop, info)

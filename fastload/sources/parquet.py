@@ -24,7 +24,7 @@ from fastload.errors import PackError, RemoteError
 from fastload.remote.foreign import ForeignURL, Walk
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
-from fastload.sources.parquet_pages import Extents, Read, chunk_of, value_places
+from fastload.sources.parquet_pages import ColumnChunk, Extents, Read, chunk_of, value_places
 from fastload.sources.protocol import (
     UNKNOWN,
     FileRanges,
@@ -37,6 +37,7 @@ from fastload.sources.protocol import (
     read_file,
 )
 from fastload.sources.tar import expand_all
+from fastload.store.pages import Page, PageSlots
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +73,8 @@ class ParquetSource(NumberedInFiles):
             tuple[int, int, int]
         ] = []  # (file, row group, first row in the file), of each row group
         self._places: dict[tuple[int, int], Extents | None] = {}  # by file and row group, as far as asked for
+        self._slots: PageSlots | None = None
+        self._page: tuple[Page, bytes] | None = None  # the last one that was read
         self._ranges = FileRanges(paths)
         self._walks: dict[int, Walk] = {}  # by file, of those in a store
         # Row groups in which pictures may lie in files of their own.
@@ -172,15 +175,33 @@ class ParquetSource(NumberedInFiles):
         )
         return Place(named, 0, os.stat(named).st_size)
 
+    def begin_pages(self) -> PageSlots | None:
+        """Begins to give places in pages as they are decompressed, if those of a single file in a store are
+        compressed; None: places are in the file."""
+        path = self.paths[0]
+        if len(self.paths) == 1 and isinstance(path, ForeignURL):
+            with self._open(path) as file:
+                groups = range(file.metadata.num_row_groups)
+                chunks = [self._chunk(file, group) for group in groups]
+            if any(chunk is not None and chunk.codec for chunk in chunks):
+                self._slots = PageSlots()
+        return self._slots
+
+    def _chunk(self, file: pq.ParquetFile, group: int) -> ColumnChunk | None:
+        """The column of the images in a row group; None: they have no places."""
+        image = self._columns.image
+        return chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(file.metadata, group, image)
+
     def _value_places(self, number: int, group: int) -> Extents | None:
         """The place of each image's bytes in a row group; None: they have none."""
-        path, image = self.paths[number], self._columns.image
+        path, slots = self.paths[number], self._slots
         try:
             with self._open(path) as file:
-                chunk = chunk_of(file.metadata, group, f"{image}.bytes") or chunk_of(
-                    file.metadata, group, image
-                )
-            return None if chunk is None else value_places(self._reading(number), chunk)
+                chunk = self._chunk(file, group)
+            if chunk is None or (chunk.codec and slots is None):
+                return None
+            read = self._reading(number) if slots is None else partial(self._ranges.read, number)
+            return value_places(read, chunk, slots)
         except ValueError as error:
             raise PackError(f"{path}: row group {group} cannot be read: {error}") from error
 
@@ -209,11 +230,12 @@ class ParquetSource(NumberedInFiles):
         number, group, row, _ = self._find(position)
         name, path, place = self.name(position), self.paths[number], self.place(position)
         if place is not None:
-            image = (
-                self._ranges.read(number, place.offset, place.size)
-                if place.path == path
-                else read_regular(place.path)
-            )
+            if place.path != path:
+                image = read_regular(place.path)
+            elif self._slots is not None:
+                image = self._in_page(number, place, self._slots)
+            else:
+                image = self._ranges.read(number, place.offset, place.size)
             return Item(name, image, self.read_fields(position))
         table = self._group(number, group)
         if row >= table.num_rows:
@@ -224,6 +246,17 @@ class ParquetSource(NumberedInFiles):
             python_value(table.column(self._columns.image)[row], f"{name}: its {self._columns.image}"),
         )
         return Item(name, image, self._columns.values(name, table, row, path))
+
+    def _in_page(self, number: int, place: Place, slots: PageSlots) -> bytes:
+        """The bytes at a place in a page, decompressed. Raises PackError."""
+        page, kept = slots.at(place.offset), self._page
+        if kept is None or kept[0] != page:
+            try:
+                kept = page, page.decompressed(self._ranges.read(number, page.offset, page.size))
+            except ValueError as error:
+                raise PackError(f"{self.paths[number]}: {error}") from error
+            self._page = kept
+        return kept[1][place.offset - page.start : place.offset - page.start + place.size]
 
     def _group(self, number: int, group: int, image: bool = True) -> pa.Table:
         """A row group as a table, with or without its images, decoded once while it is among the last that

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.store.pages import CODECS, PageSlots
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
@@ -45,12 +47,14 @@ class ColumnChunk:
         offset, size: place of its pages in the file, bytes.
         rows: number of its values, nulls included.
         levels: the definition level of a value that is there; 0: none is null.
+        codec: compression of its pages, by its number in `fastload.store.pages.CODECS`.
     """
 
     offset: int
     size: int
     rows: int
     levels: int
+    codec: int = 0
 
 
 def chunk_of(meta: pq.FileMetaData, group: int, path: str) -> ColumnChunk | None:
@@ -62,7 +66,7 @@ def chunk_of(meta: pq.FileMetaData, group: int, path: str) -> ColumnChunk | None
         if each.path_in_schema == path:
             plain = (
                 each.physical_type == "BYTE_ARRAY"
-                and each.compression == "UNCOMPRESSED"
+                and each.compression in CODECS
                 and not schema.max_repetition_level
             )
             if not plain or each.num_values != columns.num_rows or not 0 <= each.num_values <= _ROWS_MOST:
@@ -76,14 +80,21 @@ def chunk_of(meta: pq.FileMetaData, group: int, path: str) -> ColumnChunk | None
                     ),
                 )
             )
+            codec = CODECS.index(each.compression)
             return ColumnChunk(
-                first, each.total_compressed_size, each.num_values, schema.max_definition_level
+                first, each.total_compressed_size, each.num_values, schema.max_definition_level, codec
             )
     return None
 
 
-def value_places(read: Read, chunk: ColumnChunk) -> Extents | None:
+def value_places(read: Read, chunk: ColumnChunk, slots: PageSlots | None = None) -> Extents | None:
     """The place of each value of a column, offset 0 and size -1 for a null; None where a page gives none.
+
+    Args:
+        read: reads the file.
+        chunk: the column.
+        slots: where its pages lie once they are decompressed, to which they are added: places are in these;
+            None: in the file, of pages that are not compressed.
 
     Raises:
         ValueError: a page is not as it should be.
@@ -95,32 +106,59 @@ def value_places(read: Read, chunk: ColumnChunk) -> Extents | None:
         raise ValueError(f"a column of {chunk.size:,} bytes at byte {chunk.offset:,}")
     while row < chunk.rows:
         header, length = _header(read, at, end)
-        body, size = at + length, _int(header, 3)
-        if size < 0 or body + size > end or size != _int(header, 2):
+        body, size, whole = at + length, _int(header, 3), _int(header, 2)
+        if size < 0 or body + size > end or not 0 <= whole or (slots is None and size != whole):
             raise ValueError(f"the page at byte {at:,} does not fit into its column")
         kind, at = _int(header, 1), body + size
         if kind == _DICTIONARY:
             about = _struct(header, 7)
             if _int(about, 2) not in (_PLAIN, _PLAIN_DICTIONARY):
                 return None
-            dictionary = _plain(read, body, at, _int(about, 1))
+            page = _Body(read, body, at, whole, chunk.codec, slots)
+            dictionary = _plain(page.read, page.start, page.end, _int(about, 1))
         elif kind in (_DATA, _DATA_V2):
             about = _struct(header, 5 if kind == _DATA else 8)
             count, encoding = _int(about, 1), _int(about, 2 if kind == _DATA else 4)
             if not 0 <= count <= chunk.rows - row:
                 raise ValueError(f"a page of {count:,} values, where {chunk.rows - row:,} are left")
-            given, body = _given(read, body, at, chunk.levels, count, about, kind)
+            if kind == _DATA:
+                page = _Body(read, body, at, whole, chunk.codec, slots)
+                given, first = _given(page.read, page.start, page.end, chunk.levels, count, about, kind)
+            else:  # its levels lie before what is compressed
+                given, values = _given(read, body, at, chunk.levels, count, about, kind)
+                codec = chunk.codec if about.get(7, True) else 0
+                page = _Body(read, values, at, whole - (values - body), codec, slots)
+                first = page.start
             there = int(given.sum())
             if encoding == _PLAIN:
-                found = _plain(read, body, at, there)
+                found = _plain(page.read, first, page.end, there)
             elif encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
-                found = _looked_up(read(body, at - body), there, dictionary)
+                found = _looked_up(page.read(first, page.end - first), there, dictionary)
             else:
                 return None
             rows = row + np.flatnonzero(given)
             offsets[rows], sizes[rows] = found
             row += count
     return offsets, sizes
+
+
+class _Body:
+    """The bytes of a page, decompressed where there are slots; `read` reads some of them.
+
+    Attributes:
+        start, end: their place, in the file or in the slots.
+    """
+
+    def __init__(
+        self, read: Read, start: int, end: int, whole: int, codec: int, slots: PageSlots | None
+    ) -> None:
+        self.read, self.start, self.end = read, start, end
+        if slots is None:
+            return
+        page = slots.add(start, end - start, whole, codec)
+        data = page.decompressed(read(start, end - start))
+        self.start, self.end = page.start, page.start + len(data)
+        self.read = lambda at, size: data[at - page.start : at - page.start + size]
 
 
 def _plain(read: Read, at: int, end: int, count: int) -> Extents:

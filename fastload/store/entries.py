@@ -35,6 +35,9 @@ ROW_BYTES = 4
 OFFSET_BYTES = 8
 """Size of an offset in a segment of values of any length: u64."""
 
+PAGE_BYTES = 40
+"""Size of a row in a table of pages: five u64."""
+
 _URL_BYTES, _ETAG_BYTES = 4096, 1024
 _U32 = 2**32 - 1
 _PATH_BYTES = 4096
@@ -95,11 +98,16 @@ class ForeignObject:
         url: its URL; of several objects the beginning of their URLs.
         etag: the store's tag of its content, which each read asks for; None: the store gives none.
         objects: segment with the rest of the URL, and the tag, of each sample's object; None: it is one.
+        pages: segment with the table of the object's pages, as which its images lie (`fastload.store.pages`);
+            None: they lie in it as they are.
+        size: bytes of an object of pages.
     """
 
     url: str
     etag: str | None = None
     objects: Segment | None = None
+    pages: Segment | None = None
+    size: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form that the manifest stores."""
@@ -108,7 +116,19 @@ class ForeignObject:
             stored["etag"] = self.etag
         if self.objects is not None:
             stored["objects"] = self.objects.to_json()
+        if self.pages is not None:
+            stored |= {"pages": self.pages.to_json(), "bytes": self.size}
         return stored
+
+    @property
+    def shown(self) -> str:
+        """The URL for messages, without secrets."""
+        return without_secrets(self.url)
+
+    @property
+    def beside(self) -> Segment | None:
+        """The segment that says where its parts are."""
+        return self.objects if self.pages is None else self.pages
 
     def checksum(self, size: int) -> int:
         """Stands for the CRC32C of an object of that size, of which nobody has read all: equal where the
@@ -208,14 +228,16 @@ class ShardEntry:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """Every segment that it names."""
-        objects = None if self.foreign is None else self.foreign.objects
-        return (*self.added.values(), *(each for each in (self.rows, objects) if each is not None))
+        beside = None if self.foreign is None else self.foreign.beside
+        return (*self.added.values(), *(each for each in (self.rows, beside) if each is not None))
 
     def with_segments(self, moved: Callable[[Segment], Segment]) -> ShardEntry:
         """The entry with another in the place of each segment."""
         foreign = self.foreign
         if foreign is not None and foreign.objects is not None:
             foreign = replace(foreign, objects=moved(foreign.objects))
+        if foreign is not None and foreign.pages is not None:
+            foreign = replace(foreign, pages=moved(foreign.pages))
         return replace(
             self,
             rows=None if self.rows is None else moved(self.rows),
@@ -228,7 +250,7 @@ class ShardEntry:
         """Its name in messages: of the object, without secrets, or of the file, with its folder unless that
         is the dataset's."""
         if self.foreign is not None:
-            return without_secrets(self.foreign.url)
+            return self.foreign.shown
         return self.file if self.folder is None else os.path.join(self.folder, self.file)
 
     def origin(self, name: str) -> tuple[int, ...]:
@@ -455,6 +477,12 @@ def _parse_object(value: object, stored: int, what: str) -> ForeignObject | None
         raise Bad(f"{what} is {shown(url)}, not a URL of at most {_URL_BYTES} characters")
     if etag is not None and len(get_str(etag, f"the ETag of {what}")) > _ETAG_BYTES:
         raise Bad(f"the ETag of {what} has {len(etag)} characters")
+    if (paged := content.get("pages")) is not None:
+        part = _parse_segment(paged, f"the pages of {what}")
+        if part.bytes % PAGE_BYTES:
+            raise Bad(f"the pages of {what} have {part.bytes} bytes")
+        size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
+        return ForeignObject(url, etag, None, part, size)
     if (several := content.get("objects")) is None:
         return ForeignObject(url, etag)
     part = _parse_segment(several, f"the names of {what}")

@@ -80,6 +80,7 @@ class ForeignSamples:
         places: u32 (samples, 4): low and high half of each image's offset, its size, and its CRC32C; 0: not
             known.
         objects: the value of each loose object, as `LooseObject.packed` makes it; None: it is one object.
+        pages: the table of the object's pages, where places are in them; None: they are in the object.
         values: by name of each other field, its values as `ForeignWriter.column` takes them.
         sizes: int32 (samples, 2), height and width of each image; None: not known.
     """
@@ -90,6 +91,7 @@ class ForeignSamples:
     values: Mapping[str, Sequence[Any]]
     sizes: npt.NDArray[np.int32] | None = None
     objects: Sequence[builtins.bytes] | None = None
+    pages: builtins.bytes | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -223,6 +225,8 @@ class ForeignWriter(HoldsLock):
                 foreign = each.object
                 if each.objects is not None:
                     foreign = replace(foreign, objects=_written(file, path, packed_values(each.objects)))
+                if each.pages is not None:
+                    foreign = replace(foreign, pages=_written(file, path, each.pages))
                 shards.append(
                     ShardEntry(
                         shard_name(len(self._shards) + len(shards)),

@@ -12,10 +12,7 @@ which covers the number of the sample.
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +20,9 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import DatasetError, PackError
-from fastload.store.entries import OFFSET_BYTES, Segment
+from fastload.store.entries import OFFSET_BYTES
 from fastload.store.groups import GROUP_BYTES
+from fastload.store.segment_file import SegmentFile
 
 PAGE = 4096
 _CRC = struct.Struct("<I")
@@ -74,43 +72,12 @@ def _crc(row: int, text: bytes) -> int:
     return core.crc32c(f"{row} ".encode() + text)
 
 
-@dataclass
-class ObjectNames:
-    """Names and tags of one shard's objects, read in the file of their segment.
-
-    Attributes:
-        segment: the segment.
-        stored: number of the objects.
-        opened: opens the file for reading, and returns its descriptor. Raises OSError: it is not there.
-        offset: first byte of the segment in the file.
-        held: the segment, where no file has it.
-    """
-
-    segment: Segment
-    stored: int
-    opened: Callable[[], int]
-    offset: int = 0
-    held: bytes | None = field(default=None, repr=False)
-
-    def at(self, row: int) -> LooseObject:
-        """The object of a stored sample.
-
-        Raises:
-            DatasetError: it is damaged.
-            OSError: the file is not there.
-        """
-        if self.held is not None:
-            return self._read(row, lambda start, size: self.held[start : start + size])  # type: ignore[index]
-        descriptor = self.opened()
-        try:
-            return self._read(row, lambda start, size: os.pread(descriptor, size, self.offset + start))
-        finally:
-            os.close(descriptor)
-
-    def _read(self, row: int, read: Callable[[int, int], bytes]) -> LooseObject:
-        head = read(row * OFFSET_BYTES, _ENDS.size)
-        start, stop = _ENDS.unpack(head) if len(head) == _ENDS.size else (1, 0)
-        first = (self.stored + 1) * OFFSET_BYTES
-        if not start <= stop <= min(start + _LIMIT, self.segment.bytes - first):
-            return LooseObject.parsed(row, b"")
-        return LooseObject.parsed(row, read(first + start, stop - start))
+def object_at(file: SegmentFile, stored: int, row: int) -> LooseObject:
+    """The object of a stored sample, of so many. Raises DatasetError: it is damaged; OSError: the segment is
+    not there."""
+    head = file.read(row * OFFSET_BYTES, _ENDS.size)
+    start, stop = _ENDS.unpack(head) if len(head) == _ENDS.size else (1, 0)
+    first = (stored + 1) * OFFSET_BYTES
+    if not start <= stop <= min(start + _LIMIT, file.segment.bytes - first):
+        return LooseObject.parsed(row, b"")
+    return LooseObject.parsed(row, file.read(first + start, stop - start))

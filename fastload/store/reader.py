@@ -39,9 +39,10 @@ from fastload.store.entries import Segment, ShardEntry, base_path, file_path, on
 from fastload.store.field import Field
 from fastload.store.kinds.base import HEIGHT_COLUMN, WIDTH_COLUMN
 from fastload.store.kinds.codecs import BY_ENTRY
-from fastload.store.loose import ObjectNames
+from fastload.store.loose import object_at
 from fastload.store.manifest import Manifest, dataset_folder
 from fastload.store.schema import CRC_COLUMN, Schema
+from fastload.store.segment_file import SegmentFile
 from fastload.store.sidecar import (
     PLACES,
     AddedFields,
@@ -120,12 +121,10 @@ class DatasetFiles:
         base = base_path(self._folder, shard)
         return base if base is None or self._base is None else os.fspath(self._base)
 
-    def object_names(self, shard: ShardEntry) -> ObjectNames | None:
-        """Names of a shard's loose objects; None: it is no such shard."""
-        if shard.foreign is None or (segment := shard.foreign.objects) is None:
-            return None
+    def segment_file(self, segment: Segment) -> SegmentFile:
+        """A segment that is read in parts."""
         path = file_path(self._folder, segment.folder, segment.file)
-        return ObjectNames(segment, shard.stored, lambda: open_regular(path)[0], segment.offset)
+        return SegmentFile(segment, lambda: open_regular(path)[0], segment.offset)
 
     def segment(self, segment: Segment, into: memoryview | None = None) -> npt.NDArray[np.uint8]:
         """The bytes of a segment, checked. Raises DatasetError as `fastload.store.sidecar.read_segment`
@@ -675,11 +674,12 @@ class DatasetReader:
         IndexError."""
         number = self.shard_number(index)
         shard = self.manifest.shards[number]
-        names = self.files.object_names(shard)
-        if names is not None:
+        if shard.foreign is not None and shard.foreign.objects is not None:
             rows, at = self._rows[number], index - shard.first
+            names = self.files.segment_file(shard.foreign.objects)
             with suppress(DatasetError, OSError):  # they may not be here yet
-                return shard.title + names.at(at if rows is None else int(rows[at])).name
+                row = at if rows is None else int(rows[at])
+                return shard.title + object_at(names, shard.stored, row).name
         return shard.title
 
     def record(self, index: int) -> bytes:
