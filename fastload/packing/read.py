@@ -26,6 +26,7 @@ from fastload.sources import LooseObjects, is_packed, open_source
 from fastload.sources.foreign import each_of, has_urls
 from fastload.sources.options import SourceKeywords, SourceOptions
 from fastload.sources.protocol import IMAGE_FIELD
+from fastload.sources.streamed import streamed_files
 from fastload.store.foreign_writer import OtherObjectsError
 from fastload.store.labels import LABEL
 from fastload.store.progress import LockedError
@@ -74,12 +75,16 @@ def read(
         PackError: the source cannot be read.
         RemoteError: the store does not answer.
     """
-    store = {
+    store: dict[str, Any] = {
         "cache": cache,
         "cache_size": cache_size,
         "storage_options": storage_options,
         "timeout": timeout,
     }
+    if (stream := streamed_files(source)) is not None:
+        source = stream.urls
+        if stream.token is not None:
+            store["storage_options"] = {"token": stream.token, **(storage_options or {})}
     if has_urls(source):
         return _of_urls(source, transform, fields, label, SourceOptions.of(**options), store)
     if isinstance(source, str | os.PathLike) and is_packed(expanded(source)):

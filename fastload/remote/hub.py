@@ -40,14 +40,16 @@ class HubObjects(ObstoreObjects):
 
     def list(self) -> list[ObjectInfo]:
         """All objects below the URL; no tags: the commit says what they hold. Raises RemoteError."""
-        found = self._parts.ask(
-            lambda api, given: [
-                each
-                for each in api.list_repo_tree(path_in_repo=self._path or None, recursive=True, **given)
-                if hasattr(each, "size")
-            ],
-            self._options,
-        )
+
+        def below(api: Any, given: dict[str, Any]) -> list[Any]:
+            from huggingface_hub.errors import EntryNotFoundError
+
+            try:
+                return [*api.list_repo_tree(path_in_repo=self._path or None, recursive=True, **given)]
+            except EntryNotFoundError:
+                return []
+
+        found = [each for each in self._parts.ask(below, self._options) if hasattr(each, "size")]
         first = len(self._path) + 1 if self._path else 0
         return [ObjectInfo(each.path[first:], each.size) for each in found]
 

@@ -3,14 +3,20 @@ Hub's API; the real huggingface_hub asks a stand-in for the Hub."""
 
 from __future__ import annotations
 
+import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pyarrow.parquet as pq
 import pytest
 import torch
 from servers.hub import Hub
 from test_attach_url import MIDDLE
-from test_pack_from_url import EACH, TARS, files
+from test_pack_from_url import EACH, TARS, files, picture
 
 from fastload import FastLoader, PackedDataset, read
 from fastload.errors import ArgumentError, FastloadError, RemoteError
@@ -64,12 +70,80 @@ def test_attached(kind: str, tmp_path: Path) -> None:
 
 
 def test_packed(tmp_path: Path) -> None:
-    """What cannot be attached, as compressed pages, is packed."""
+    """What can be attached is packed, too."""
     with Hub(in_data("parquet")) as hub:
         options: dict[str, Any] = {"storage_options": {"endpoint": hub.endpoint}}
-        with pytest.raises(FastloadError, match="fastload pack"):
-            attach(f"{URL}/data/*.parquet", tmp_path / "out.fl", **options)
-        assert pack(f"{URL}/data/*.parquet", tmp_path / "packed.fl", **options).samples == TARS * EACH
+        for command in (attach, pack):
+            summary = command(f"{URL}/data/*.parquet", tmp_path / f"{command.__name__}.fl", **options)
+            assert summary.samples == TARS * EACH
+
+
+STREAM = """
+import sys
+import datasets, numpy, fastload
+from fastload.errors import ArgumentError
+
+datasets.disable_progress_bars()
+stream = datasets.load_dataset("owner/name", split="train", streaming=True)
+found = fastload.read(stream, cache=sys.argv[1])
+assert found.classes == stream.features["label"].names, found.classes
+count = 0
+for (image, label), theirs in zip(found, stream, strict=True):
+    assert label == theirs["label"]
+    assert numpy.array_equal(image.permute(1, 2, 0), theirs["image"].convert("RGB"))
+    count += 1
+loader = fastload.FastLoader(
+    fastload.read(stream, transform=fastload.transforms.CenterCrop(48), cache=sys.argv[1]),
+    batch_size=4, shuffle=True, num_workers=2,
+)
+labels = sorted(label for _, labels in loader for label in labels.tolist())
+assert labels == sorted(each["label"] for each in stream)
+for step in (
+    lambda: stream.map(lambda each: each), lambda: stream.filter(bool), lambda: stream.shuffle(),
+    lambda: stream.take(2), lambda: stream.with_format("torch"), lambda: stream.select_columns(["image"]),
+    lambda: stream.cast_column("image", datasets.Image(decode=False)),
+    lambda: datasets.distributed.split_dataset_by_node(stream, 0, 2),
+):
+    try:
+        fastload.read(step(), cache=sys.argv[1])
+    except ArgumentError as error:
+        assert "give the dataset as load_dataset(..., streaming=True) returns it" in str(error)
+    else:
+        raise AssertionError("taken")
+print(count)
+"""
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy"])
+def test_streamed(compression: str, tmp_path: Path) -> None:
+    """A dataset that Hugging Face's library streams is read as its files, with its classes and pixels; one
+    with a step of its own is refused."""
+    features = datasets.Features(image=datasets.Image(), label=datasets.ClassLabel(names=["cat", "dog"]))
+    content = {"README.md": b"#"}
+    for number in range(TARS):
+        images = [{"bytes": picture(EACH * number + each), "path": None} for each in range(EACH)]
+        table = datasets.Dataset.from_dict(
+            {"image": images, "label": [each % 2 for each in range(EACH)]}, features=features
+        )
+        data = io.BytesIO()
+        if compression == "none":
+            table.to_parquet(data)
+        else:
+            rows = table.with_format("arrow")[:].cast(features.arrow_schema)
+            pq.write_table(rows, data, compression=compression)
+        content[f"data/train-{number:05}-of-{TARS:05}.parquet"] = data.getvalue()
+    with Hub(content) as hub:
+        places = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home")}
+        done = subprocess.run(
+            [sys.executable, "-c", STREAM, str(tmp_path / "cache")],
+            env={**os.environ, **places},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(TARS * EACH)]
 
 
 def test_read_again(tmp_path: Path) -> None:

@@ -110,15 +110,35 @@ class _Api(_Handler):
             commit = next(name for name, content in hub.commits.items() if content is files)
             self._json({"id": "owner/name", "sha": commit, "siblings": [], "tags": [], "private": False})
         elif found[1] == "tree":
-            below = [name for name in files if not found[3] or name.startswith(f"{found[3]}/")]
-            self._json(
-                [{"type": "file", "path": name, "size": len(files[name]), "oid": "0" * 40} for name in below]
-            )
+            self._tree(files, found[3] and f"{found[3]}/")
         elif found[3] not in files:
             self.send(404, X_Error_Code="EntryNotFound", X_Error_Message="not found")
         else:
             commit = next(name for name, content in hub.commits.items() if content is files)
-            self.send(302, Location=f"{hub.content}/{commit}/{found[3]}?signed=yes", X_Repo_Commit=commit)
+            data = files[found[3]]
+            self.send(
+                302,
+                Location=f"{hub.content}/{commit}/{found[3]}?signed=yes",
+                X_Repo_Commit=commit,
+                X_Linked_Etag=f'"{hashlib.sha256(data).hexdigest()}"',
+                X_Linked_Size=str(len(data)),
+            )
+
+    def _tree(self, files: dict[str, bytes], top: str) -> None:
+        """The files below a folder; unless all of them are asked for, its own, and the folders in it."""
+        below = [name for name in files if name.startswith(top)]
+        if top and not below:
+            self.send(404, X_Error_Code="EntryNotFound", X_Error_Message="not found")
+            return
+        folders: set[str] = set()
+        if "recursive=true" not in urlsplit(self.path).query.lower():
+            folders = {top + name[len(top) :].partition("/")[0] for name in below if "/" in name[len(top) :]}
+            below = [name for name in below if "/" not in name[len(top) :]]
+        entry = {"size": 0, "oid": "0" * 40}
+        self._json(
+            [{**entry, "type": "file", "path": name, "size": len(files[name])} for name in below]
+            + [{**entry, "type": "directory", "path": name} for name in sorted(folders)]
+        )
 
     def _json(self, value: object) -> None:
         self.send(200, json.dumps(value).encode(), Content_Type="application/json")
