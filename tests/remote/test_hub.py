@@ -80,7 +80,7 @@ def test_packed(tmp_path: Path) -> None:
 
 STREAM = """
 import sys
-import datasets, numpy, fastload
+import datasets, datasets.distributed, numpy, fastload
 from fastload.errors import ArgumentError
 
 datasets.disable_progress_bars()
