@@ -48,7 +48,7 @@ class Page(NamedTuple):
         pyarrow is missing."""
         view = memoryview(data).cast("B")
         name = CODECS[self.codec] if self.codec < len(CODECS) else ""
-        if len(view) != self.size or not name or self.length > FILE_BYTES:
+        if len(view) != self.size or not name or not 0 <= self.length <= FILE_BYTES:
             raise ValueError(f"a page of {self.length:,} bytes, of another compression or size than are read")
         if name == "UNCOMPRESSED":
             found = bytes(view)
