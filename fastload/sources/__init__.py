@@ -146,7 +146,7 @@ def foreign_objects(source: object, options: SourceOptions) -> ForeignFiles | Lo
 
 
 def _foreign(given: Given) -> ForeignFiles | Source:
-    """What URLs and patterns stand for. Raises PackError, RemoteError."""
+    """The files that URLs and patterns stand for, or a source of images. Raises PackError, RemoteError."""
     urls = each_of(given.source)
     if len(urls) == 1 and loose.TABLE.recognise(one := Given(urls[0], given.options)):
         return loose.TABLE.open(one)

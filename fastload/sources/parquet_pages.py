@@ -93,8 +93,8 @@ def value_places(read: Read, chunk: ColumnChunk, slots: PageSlots | None = None)
     Args:
         read: reads the file.
         chunk: the column.
-        slots: where its pages lie once they are decompressed, to which they are added: places are in these;
-            None: in the file, of pages that are not compressed.
+        slots: the pages as they are decompressed, to which those of the column are added; places are in
+            these. None: places are in the file, and no page is compressed.
 
     Raises:
         ValueError: a page is not as it should be.
