@@ -1,13 +1,13 @@
-"""Objects in a bucket as somebody wrote them (tars, Parquet), attached, against the same photographs packed
+"""Objects in a bucket as somebody wrote them (tars, Parquet, class folders), attached, against the same photographs packed
 into the bucket.
 
     python benchmarks/bench_foreign.py [--rounds 3] [--only attach bytes rates peers]
 
 Method: SeaweedFS on this machine, behind the proxy of bench_remote.py, which counts bytes and requests and
 adds latency. The corpus' photographs --times times, in --shards files with a label each: tars, Parquet as
-pyarrow writes it without compression and with Snappy. Turns are those of bench_remote.py: a process each,
-RandomResizedCrop(224), flip, batches of 64, shuffle=True; medians over the rounds, ratios of neighbours in a
-round.
+pyarrow writes it without compression and with Snappy; and an object each. Turns are those of bench_remote.py:
+a process each, RandomResizedCrop(224), flip, batches of 64, shuffle=True; medians over the rounds, ratios of
+neighbours in a round.
 
 Parts:
 
@@ -85,9 +85,16 @@ def parquet_of(compression: str) -> Callable[[list[Photo], int], bytes]:
     return made
 
 
-KINDS: dict[str, tuple[str, Callable[[list[Photo], int], bytes]]] = {
+def loose_of(photos: list[Photo], first: int) -> list[tuple[str, bytes]]:
+    """The objects of class folders, each with the rest of its name."""
+    return [(f"{label:02}/{number:07}.jpg", image) for number, (image, label) in enumerate(photos, first)]
+
+
+KINDS: dict[str, tuple[str, Callable[[list[Photo], int], Any]]] = {
     "tar": ("tar", tar_of),
     "parquet": ("parquet", parquet_of("none")),
+    "snappy": ("parquet", parquet_of("snappy")),
+    "loose": ("jpg", loose_of),
 }
 
 
@@ -99,7 +106,9 @@ def prepare(servers: Servers, arguments: Any, work: Path) -> int:
     for kind, (ending, write) in KINDS.items():
         for number in range(arguments.shards):
             part = photos[number * each : (number + 1) * each]
-            objects.put(f"{kind}/train-{number:03}.{ending}", write(part, number * each))
+            made = write(part, number * each)
+            for name, data in made if isinstance(made, list) else [(f"train-{number:03}.{ending}", made)]:
+                objects.put(f"{kind}/{name}", data)
         attach(f"s3://{BUCKET}/{kind}/", work / f"{kind}.fl", storage_options=servers.direct)
     objects.close()
     pack(
@@ -120,9 +129,9 @@ class Counted:
         self.bytes = 0
         self._get = ForeignObjects.get
 
-        def get(objects: ForeignObjects, url: str, start: int, stop: int) -> Any:
+        def get(objects: ForeignObjects, url: str, start: int, stop: int, info: Any) -> Any:
             self.bytes += stop - start
-            return self._get(objects, url, start, stop)
+            return self._get(objects, url, start, stop, info)
 
         ForeignObjects.get = get  # type: ignore[method-assign]
         return self
@@ -139,13 +148,13 @@ class Foreign:
         self.targets: list[common.Target] = []
 
     def attach(self) -> None:
-        for kind, (ending, _) in KINDS.items():
+        for kind in KINDS:
             for round_trip, bandwidth in ((ROUND_TRIP_S, 0.0), (0.0, SLOW)):
                 self.servers.link(round_trip, bandwidth)
                 before, began = self.servers.counted(), time.perf_counter()
                 with Counted() as counted:
                     summary = attach(
-                        f"s3://{BUCKET}/{kind}/train-*.{ending}",
+                        f"s3://{BUCKET}/{kind}/",
                         self.work / f"{kind}.fl",
                         overwrite=True,
                         storage_options=self.servers.proxied,
@@ -160,6 +169,7 @@ class Foreign:
                 )
                 if bandwidth:
                     self.target(f"attach {kind}: bytes a sample", each, 2500, 0)
+                    self.target(f"attach {kind}: bytes / the images'", counted.bytes / self.needed, 0.005, 4)
         self.servers.link()
 
     def target(self, name: str, value: float, bound: float, digits: int = 3) -> None:

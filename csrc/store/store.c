@@ -38,7 +38,7 @@ typedef struct shard {
     int fd; /* -1: there is none, or it is the table's. See NOTE [ store: open files ] */
     bool absent; /* it has no file here */
     bool guarded; /* its file is taken only if nobody can have planted it */
-    bool foreign; /* see NOTE [ store: foreign files ] */
+    bool foreign, pointed; /* see NOTE [ store: foreign files ] */
     uint16_t field; /* of the image in records that are made */
     atomic_bool replaced; /* another file lay in its place when it was opened again */
     dev_t device;
@@ -268,6 +268,7 @@ fl_code fl_store_add(fl_store *store, const fl_shard_spec *spec, fl_error *err) 
     if (!(s->path = strdup(spec->path))) return fl_fail(err, FL_ENOMEM, "no memory for the path of a shard");
     s->absent = spec->absent, s->guarded = spec->guarded;
     s->foreign = spec->foreign && spec->given, s->field = spec->field;
+    s->pointed = s->foreign && spec->pointed;
     if (spec->given) s->places = *spec->places;
     const char *slash = strrchr(s->path, '/');
     s->name = slash ? slash + 1 : s->path;
@@ -438,6 +439,21 @@ static fl_code find_place(const shard *s, uint64_t index, fl_store_row *row, fl_
                    s->name);
 }
 
+/* The place of the image that is pointed to in a place. */
+static fl_code follow(const fl_store *store, const shard *s, fl_store_row *row, fl_error *err) {
+    fl_store_pointer found = {0, 0};
+    const uint32_t size = row->place.size;
+    const fl_code code = size < sizeof found ? FL_OK
+                                             : read_file(store, s, &found, sizeof found,
+                                                         fl_store_place_offset(row->place), err);
+    if (code) return code;
+    if (found.offset < sizeof found || found.offset > size || found.size > size - found.offset)
+        return fl_fail(err, FL_ECHECKSUM, "nothing tells where in its page it lies");
+    const uint64_t offset = fl_store_place_offset(row->place) + found.offset;
+    row->place = fl_store_place_at(offset, found.size);
+    return FL_OK;
+}
+
 uint64_t fl_store_record_size(const fl_store *store, uint64_t index) {
     fl_store_row row;
     if (index >= store->count ||
@@ -486,7 +502,9 @@ fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint
     fl_code code = find_shard(store, index, &s, err);
     if (!code) code = find_place(s, index, &row, err);
     if (code) return code;
-    const size_t size = row.place.size, head = s->foreign ? FL_RECORD_LEAST : 0;
+    if (s->pointed && !given.bytes && (code = follow(store, s, &row, err))) return code;
+    const bool inside = s->pointed && given.bytes && given.size <= row.place.size;
+    const size_t size = inside ? given.size : row.place.size, head = s->foreign ? FL_RECORD_LEAST : 0;
     if (given.bytes && given.size != size)
         return fl_fail(err, FL_ECHECKSUM,
                        "%zu bytes were given for it, and its record in shard %.80s has %zu", given.size,
@@ -531,7 +549,7 @@ size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {
     fl_store_row row;
     if (store_check(store, NULL) || index >= store->count) return 0;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    if (find_place(s, index, &row, NULL)) return 0;
+    if (find_place(s, index, &row, NULL) || (s->pointed && follow(store, s, &row, NULL))) return 0;
     const size_t size = row.place.size < FL_STORE_HEAD ? row.place.size : FL_STORE_HEAD;
     return read_file(store, s, into, size, fl_store_place_offset(row.place), NULL) ? 0 : size;
 }
@@ -543,7 +561,8 @@ bool fl_store_ahead(fl_store *store, uint64_t index) {
     fl_open_file file;
     if (store_check(store, NULL) || index >= store->count) return false;
     const shard *s = &store->shard[fl_store_shard_of(store, index)];
-    if (find_place(s, index, &row, NULL) || take_file(store, s, &file, NULL)) return false;
+    if (find_place(s, index, &row, NULL) || (s->pointed && follow(store, s, &row, NULL))) return false;
+    if (take_file(store, s, &file, NULL)) return false;
     const bool there =
         fl_page_cache_ahead(&store->cache, file.fd, fl_store_place_offset(row.place), row.place.size, SMALL);
     give_file(store, file);

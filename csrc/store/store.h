@@ -44,6 +44,12 @@ typedef struct fl_store_row {
 typedef struct fl_store fl_store;
 typedef struct fl_store_reader fl_store_reader;
 
+/* Where an image lies in its place: bytes from the place's first one, and the image's size. Of no bytes where
+ * nobody has put it there. Little-endian. */
+typedef struct fl_store_pointer {
+    uint32_t offset, size;
+} fl_store_pointer;
+
 /* A shard as its dataset describes it. Which of the file's samples the dataset has is fl_store_set_rows' to
  * say; without it, the first `count`. */
 typedef struct fl_shard_spec {
@@ -61,6 +67,8 @@ typedef struct fl_shard_spec {
     bool guarded;
     bool foreign; /* its samples are image files, and no records; with `places` */
     uint16_t field; /* the number of the image in the records that are made of these */
+    /* of a foreign shard: a place begins with where in it the image lies, an fl_store_pointer */
+    bool pointed;
     const fl_store_tree *given; /* its columns: see fl_store_tree_given; NULL: its trees are walked */
     /* with `given`: an fl_store_row for each stored sample. The struct is copied; what it points to must
      * outlive the store */
@@ -111,7 +119,8 @@ void fl_store_reader_free(fl_store_reader *reader); /* NULL is allowed */
 
 /* The record of sample index, valid until this reader's next get, and as long as what is given: FL_ENOTFOUND,
  * FL_ESHARD, FL_ECHECKSUM, FL_ERECORD, FL_ENOMEM. The record's own fields are not yet checked. `given`: the bytes of
- * its place, from elsewhere than the shard's file; of NULL: they are read there. */
+ * its place, or of the image that is pointed to there, from elsewhere than the shard's file; of NULL: they are read
+ * there. */
 fl_code fl_store_reader_get(fl_store_reader *reader, const fl_store *store, uint64_t index, fl_span given,
                             fl_span *record, fl_error *err);
 

@@ -129,6 +129,7 @@ cdef extern from "store/store.h" nogil:
         bint absent
         bint guarded
         bint foreign
+        bint pointed
         uint16_t field
         const fl_store_tree *given
         const fl_table *places

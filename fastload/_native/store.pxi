@@ -92,7 +92,8 @@ cdef class Store:
         self._free_readers()
 
     def add(self, path, uint64_t first, uint64_t count, uint64_t bytes, key=None, stored=None, base=None,
-            Table places=None, columns=(), bint absent=False, bint guarded=False, field=None):
+            Table places=None, columns=(), bint absent=False, bint guarded=False, field=None,
+            bint pointed=False):
         """Opens the next shard, samples first .. first+count-1, a file of exactly `bytes` bytes.
 
         Args:
@@ -111,6 +112,8 @@ cdef class Store:
             guarded: the file lies where others may write: a link in its place is not followed.
             field: its samples are image files, and no records: the number of the image in records that are made
                 of them; with `places`, in which a checksum of 0 is one that is not known; None: they are records.
+            pointed: with `field`: each place begins with where the image lies in it, two u32: bytes from the
+                place's first one, and the image's size.
 
         Raises:
             ArgumentError: it does not follow the shard before, `stored` is less than `count`, or the table
@@ -133,6 +136,7 @@ cdef class Store:
         spec.absent = absent
         spec.guarded = guarded
         spec.foreign = field is not None
+        spec.pointed = pointed
         spec.field = 0 if field is None else field
         spec.base = NULL
         if folder is not None:

@@ -338,7 +338,8 @@ class _ObjectsJob:
         most = labels_most(source.classes)
         for field in class_fields(schema, source.classes):
             tally.classes.add(field.name, np.ravel(samples.values[field.name]).tolist(), most)
-        tally.bytes_in += int(samples.places[:, 2].sum(dtype=np.int64))
+        content = samples.content
+        tally.bytes_in += int(samples.places[:, 2].sum(dtype=np.int64)) if content is None else content
         tally.counts["attached"] += len(samples)
         tally.merge(listed.tally)
         return source if first is None else first
@@ -366,7 +367,9 @@ class _ObjectsJob:
         sizes: list[tuple[int, int]] = []
         objects: list[bytes] = []
         encoder = FieldEncoder(source, self._options) if self._check else None
-        slots: PageSlots | None = source.begin_pages() if hasattr(source, "begin_pages") else None
+        slots: PageSlots | None = None
+        if hasattr(source, "begin_pages"):
+            slots = source.begin_pages(not self._check)
 
         def sample(position: int) -> _Sample | str:
             try:
@@ -404,13 +407,14 @@ class _ObjectsJob:
             return None
         table, taken = _table(places, loose=part.size is None)
         return ForeignSamples(
-            part.object if slots is None else replace(part.object, size=part.size),
+            part.object if slots is None else replace(part.object, size=part.size, pointed=slots.pointed),
             slots.bytes if slots is not None else taken if part.size is None else part.size,
             table,
             values,
             np.array(sizes, np.int32) if encoder is not None else None,
             objects if part.size is None else None,
             None if slots is None else slots.packed(),
+            slots.content if slots is not None and slots.pointed else None,
         )
 
 
@@ -486,6 +490,7 @@ def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
         values={name: values[:count] for name, values in samples.values.items()},
         sizes=None if samples.sizes is None else samples.sizes[:count],
         objects=None if samples.objects is None else samples.objects[:count],
+        content=samples.content and samples.content * min(count, len(samples)) // len(samples),
     )
 
 

@@ -54,6 +54,7 @@ from fastload.remote.shared_files import dataset_folder, open_in_dataset, remove
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES, Groups, SingleGroups
+from fastload.store.pages import pointed_in
 from fastload.store.segment_file import SegmentFile
 from fastload.store.sidecar import Section, TablePart
 
@@ -265,6 +266,12 @@ class CachedShard(CachedFile):
     def in_pages(self) -> bool:
         """True if its units come by pages, which are compressed."""
         return self.entry.foreign is not None and self.entry.foreign.pages is not None
+
+    def record_in(self, row: int, start: int, data: Buffer) -> memoryview:
+        """The bytes of a stored row's record, or of its image, in bytes from `start` of the file on."""
+        at, size = self.groups.place(row)
+        place = memoryview(data)[at - start : at - start + size]
+        return pointed_in(place) if self.entry.foreign is not None and self.entry.foreign.pointed else place
 
     def range_of(self, unit: int) -> tuple[int, int]:
         """(start, stop) of a unit in the file."""

@@ -61,6 +61,7 @@ from fastload.remote.requests import LostObjectError, Pass, Request, Unit
 from fastload.store.entries import ForeignObject, ShardEntry
 from fastload.store.loose import LooseObject, object_at
 from fastload.store.pages import page_at
+from fastload.store.parquet_pages import content_of
 from fastload.store.segment_file import SegmentFile
 
 SMALL_BYTES = 256 << 10
@@ -796,7 +797,7 @@ class Fetcher:
         def fits(data: Buffer) -> bool:
             nonlocal found, why
             try:
-                whole, why = memoryview(page.decompressed(data)), ""
+                whole, why = memoryview(content_of(page, data)), ""
             except (ValueError, ArgumentError) as error:
                 why = str(error)
                 return False

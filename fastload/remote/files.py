@@ -447,8 +447,12 @@ class RemoteFiles(DatasetFiles):
         are not there either."""
         if self.lacking_tables(np.unique(self.rows(indices)[0]), (PLACES,)):
             return len(indices) * self.mean_bytes
-        ranges = (self.shards[shard].range_of(unit) for shard, unit in set(self.missing(indices)))
-        return sum(stop - start for start, stop in ranges)
+        lacking, end = 0, (-1, 0)  # units that come by one page overlap
+        for shard, unit in sorted(set(self.missing(indices))):
+            start, stop = self.shards[shard].range_of(unit)
+            lacking += max(0, stop - (max(start, end[1]) if shard == end[0] else start))
+            end = shard, max(stop, end[1]) if shard == end[0] else stop
+        return lacking
 
     def looked_up(self, indices: npt.NDArray[np.int64]) -> list[Unit]:
         """`missing` of samples that are wanted now, told to the trace that is taken. Raises as `missing`
@@ -533,8 +537,7 @@ class RemoteFiles(DatasetFiles):
         for at, (shard, row, unit) in enumerate(zip(*where, strict=True)):
             found = request.taken.get((shard, unit))
             if found is not None:
-                start, size = self.shards[shard].groups.place(row)
-                yield at, memoryview(found[1])[start - found[0] : start - found[0] + size]
+                yield at, self.shards[shard].record_in(row, *found)
 
     def lost(self, request: Request, indices: npt.NDArray[np.int64]) -> Iterator[tuple[int, str]]:
         """(position in `indices`, reason) of the samples in foreign objects that a finished request found

@@ -334,18 +334,25 @@ class _ForeignFile(io.RawIOBase):
 
 
 class ForeignFile(_ForeignFile):
-    """An object that is read in parts of any size and order."""
+    """An object that is read in parts of any size and order; `alone`: each by a request of its own."""
+
+    def __init__(self, url: ForeignURL, alone: bool = False) -> None:
+        super().__init__(url)
+        self._alone = alone
 
     def _bytes(self, start: int, stop: int) -> memoryview:
-        return memoryview(self._url.read(start, stop))
+        url = self._url
+        found = url.objects.get(url.url, start, stop, url.info) if self._alone else url.read(start, stop)
+        return memoryview(found)
 
 
 class Walk(_ForeignFile):
     """An object that is read from front to back, in small parts with gaps between them. See NOTE [ foreign:
-    two ways to read ]."""
+    two ways to read ]. `skips`: gaps are skipped in any case."""
 
-    def __init__(self, url: ForeignURL) -> None:
+    def __init__(self, url: ForeignURL, skips: bool = False) -> None:
         super().__init__(url)
+        self._skips = skips
         self._window, self._start = memoryview(b""), 0
         self._gap = 0  # between the last two parts that needed requests of their own
 
@@ -360,7 +367,7 @@ class Walk(_ForeignFile):
         pace = self._url.objects.pace
         worth = pace.worth  # bytes that come while an answer is waited for
         most = _HEADER
-        if 0 < self._gap < worth:
+        if 0 < self._gap < worth and not self._skips:
             most = max(min(worth, 2 * len(self._window), _WALK_MOST), _WALK_LEAST)
             self._url.objects.read_whole.add(self._url.url)
         stop = min(max(stop, start + most), self._size)

@@ -11,20 +11,21 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fastload.common.ahead import ahead
 from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError, RemoteError
 from fastload.remote.foreign import ForeignURL, Walk
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import BoxFormat
-from fastload.sources.parquet_pages import ColumnChunk, Extents, Read, chunk_of, value_places
 from fastload.sources.protocol import (
     UNKNOWN,
     FileRanges,
@@ -38,6 +39,14 @@ from fastload.sources.protocol import (
 )
 from fastload.sources.tar import expand_all
 from fastload.store.pages import Page, PageSlots
+from fastload.store.parquet_pages import (
+    ColumnChunk,
+    Extents,
+    Read,
+    chunk_of,
+    pointer_places,
+    value_places,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
 
 _KEPT = 4
 """Row groups that stay decoded."""
+_AT_ONCE = 8
+"""Row groups of a file in a store of which the pages are walked at the same time."""
 _GROUP_MOST = 8 << 30
 """Bytes of a row group, decoded."""
 
@@ -73,6 +84,7 @@ class ParquetSource(NumberedInFiles):
             tuple[int, int, int]
         ] = []  # (file, row group, first row in the file), of each row group
         self._places: dict[tuple[int, int], Extents | None] = {}  # by file and row group, as far as asked for
+        self._footers: dict[str, pq.FileMetaData] = {}  # of a single file
         self._slots: PageSlots | None = None
         self._page: tuple[Page, bytes] | None = None  # the last one that was read
         self._ranges = FileRanges(paths)
@@ -126,11 +138,13 @@ class ParquetSource(NumberedInFiles):
     def _open(self, path: str) -> Iterator[pq.ParquetFile]:
         with ExitStack() as opened:
             try:
-                raw = opened.enter_context(read_file(path))
+                raw = opened.enter_context(read_file(path, alone=len(self.paths) == 1))
             except OSError as error:
                 raise PackError(f"{path}: cannot be read: {error.strerror}") from error
             try:
-                file = self._parquet.ParquetFile(raw)
+                file = self._parquet.ParquetFile(raw, metadata=self._footers.get(path))
+                if len(self.paths) == 1:
+                    self._footers[path] = file.metadata
             except RemoteError:
                 raise
             except Exception as error:  # pyarrow raises any error on a damaged file
@@ -175,17 +189,56 @@ class ParquetSource(NumberedInFiles):
         )
         return Place(named, 0, os.stat(named).st_size)
 
-    def begin_pages(self) -> PageSlots | None:
-        """Begins to give places in pages as they are decompressed, if those of a single file in a store are
-        compressed; None: places are in the file."""
+    def begin_pages(self, pointed: bool) -> PageSlots | None:
+        """Begins to give the places in a single file in a store as those in its pages, if these are
+        compressed; None: places are in the file. Of images in the file each can be fetched by itself, once
+        its length is known: so lengths are read there.
+
+        Args:
+            pointed: as those of pointers, so that nothing is read of most pages; not where a picture may be
+                null.
+
+        Raises:
+            PackError: a page is not as it should be.
+        """
         path = self.paths[0]
-        if len(self.paths) == 1 and isinstance(path, ForeignURL):
-            with self._open(path) as file:
-                groups = range(file.metadata.num_row_groups)
-                chunks = [self._chunk(file, group) for group in groups]
-            if any(chunk is not None and chunk.codec for chunk in chunks):
-                self._slots = PageSlots()
-        return self._slots
+        if len(self.paths) > 1 or not isinstance(path, ForeignURL):
+            return None
+        with self._open(path) as file:
+            chunks = [self._chunk(file, group) for group in range(file.metadata.num_row_groups)]
+        if not any(chunk is not None and chunk.codec for chunk in chunks):
+            return None
+        if not pointed or self._with_files or (slots := self._pointed(chunks)) is None:
+            slots = self._slots = PageSlots()
+        return slots
+
+    def _pointed(self, chunks: Sequence[ColumnChunk | None]) -> PageSlots | None:
+        """Notes places of pointers in all row groups; None: a page gives none. Raises PackError."""
+        path = self.paths[0]
+        assert isinstance(path, ForeignURL)
+
+        def walked(group: int) -> tuple[Extents, PageSlots] | None:
+            chunk, own, walk = chunks[group], PageSlots(), Walk(path, skips=True)
+
+            def read(offset: int, size: int) -> bytes:
+                walk.seek(offset)
+                return walk.read(size)
+
+            try:
+                found = None if chunk is None else pointer_places(read, chunk, own)
+            except ValueError as error:
+                raise PackError(f"{path}: row group {group} cannot be read: {error}") from error
+            return None if found is None else (found, own)
+
+        slots, places = PageSlots(pointed=True), dict[tuple[int, int], Extents | None]()
+        with ThreadPoolExecutor(_AT_ONCE, "fastload-pages") as pool:
+            for group, found in enumerate(ahead(pool, walked, range(len(chunks)), 2 * _AT_ONCE)):
+                if found is None:
+                    return None
+                (offsets, sizes), own = found
+                places[0, group] = offsets + slots.take(own), sizes
+        self._places, self._slots = places, slots
+        return slots
 
     def _chunk(self, file: pq.ParquetFile, group: int) -> ColumnChunk | None:
         """The column of the images in a row group; None: they have no places."""

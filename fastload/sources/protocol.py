@@ -514,9 +514,10 @@ def listed_file(path: str) -> Iterator[tuple[BinaryIO, int]]:
 
 
 @contextmanager
-def read_file(path: str) -> Iterator[BinaryIO]:
-    """A file that is read in parts of any size and order. Raises OSError, RemoteError."""
-    raw = ForeignFile(path) if isinstance(path, ForeignURL) else io.FileIO(open_regular(path)[0])
+def read_file(path: str, alone: bool = False) -> Iterator[BinaryIO]:
+    """A file that is read in parts of any size and order; `alone`: few of them, far from each other. Raises
+    OSError, RemoteError."""
+    raw = ForeignFile(path, alone) if isinstance(path, ForeignURL) else io.FileIO(open_regular(path)[0])
     with io.BufferedReader(raw) as file:
         yield file
 

@@ -101,6 +101,7 @@ class ForeignObject:
         pages: segment with the table of the object's pages, as which its images lie (`fastload.store.pages`);
             None: they lie in it as they are.
         size: bytes of an object of pages.
+        pointed: a place in a page begins with where the image lies in it; of an object of pages.
     """
 
     url: str
@@ -108,6 +109,7 @@ class ForeignObject:
     objects: Segment | None = None
     pages: Segment | None = None
     size: int | None = None
+    pointed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The form that the manifest stores."""
@@ -117,7 +119,7 @@ class ForeignObject:
         if self.objects is not None:
             stored["objects"] = self.objects.to_json()
         if self.pages is not None:
-            stored |= {"pages": self.pages.to_json(), "bytes": self.size}
+            stored |= {"pages": self.pages.to_json(), "bytes": self.size, "pointed": self.pointed}
         return stored
 
     @property
@@ -482,7 +484,7 @@ def _parse_object(value: object, stored: int, what: str) -> ForeignObject | None
         if part.bytes % PAGE_BYTES:
             raise Bad(f"the pages of {what} have {part.bytes} bytes")
         size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
-        return ForeignObject(url, etag, None, part, size)
+        return ForeignObject(url, etag, None, part, size, content.get("pointed") is True)
     if (several := content.get("objects")) is None:
         return ForeignObject(url, etag)
     part = _parse_segment(several, f"the names of {what}")

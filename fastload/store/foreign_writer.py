@@ -81,6 +81,7 @@ class ForeignSamples:
             known.
         objects: the value of each loose object, as `LooseObject.packed` makes it; None: it is one object.
         pages: the table of the object's pages, where places are in them; None: they are in the object.
+        content: bytes of all images, about; None: those of their places.
         values: by name of each other field, its values as `ForeignWriter.column` takes them.
         sizes: int32 (samples, 2), height and width of each image; None: not known.
     """
@@ -92,6 +93,7 @@ class ForeignSamples:
     sizes: npt.NDArray[np.int32] | None = None
     objects: Sequence[builtins.bytes] | None = None
     pages: builtins.bytes | None = None
+    content: int | None = None
 
     def __len__(self) -> int:
         return len(self.places)

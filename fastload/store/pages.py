@@ -5,14 +5,22 @@ The images of a compressed Parquet column lie in no piece of their object. Its s
 they are decompressed, one behind the other, each at a multiple of PAGE and with more than GROUP_BYTES between
 two. An image has its place there. A page comes by one request, is decompressed, and goes to the cache with
 all of its images. A segment says which page is where; it is read and checked whenever a page is fetched.
+
+NOTE [ pages: lengths that are not known ]
+How long the images in a page are stands between them. So that nobody has to read all of an object to make an
+index of it, the places of a `pointed` shard are those of pointers: a page begins with one for each of its
+values, two u32: bytes from the pointer's first one to the value, and the value's bytes, NULL for none. They
+are made when the page is fetched. A place goes on to the end of its page.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
@@ -26,6 +34,10 @@ from fastload.store.segment_file import SegmentFile
 CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD")
 """Compressions of pages, as Parquet calls them, by the numbers that a table of pages has."""
 _ROW = np.dtype("<u8")
+POINTED, LEVEL = 1 << 8, 1 << 16
+_POINTER = struct.Struct("<II")
+POINTER_BYTES = _POINTER.size
+NULL = 2**32 - 1
 
 
 class Page(NamedTuple):
@@ -34,7 +46,8 @@ class Page(NamedTuple):
     Attributes:
         start, length: its place in the shard, decompressed.
         offset, size: its place in the object.
-        codec: its compression, of `CODECS`.
+        codec: its compression, of `CODECS`; of a pointed page it has POINTED, and the definition level of a
+            value that is there, times LEVEL; `offset` is then that of its header.
     """
 
     start: int
@@ -44,8 +57,8 @@ class Page(NamedTuple):
     codec: int
 
     def decompressed(self, data: Buffer) -> bytes:
-        """Its bytes, of those that the object has. Raises ValueError: they are no such page; ArgumentError:
-        pyarrow is missing."""
+        """Its bytes, decompressed. Raises ValueError: they are no such page; ArgumentError: pyarrow is
+        missing."""
         view = memoryview(data).cast("B")
         name = CODECS[self.codec] if self.codec < len(CODECS) else ""
         if len(view) != self.size or not name or not 0 <= self.length <= FILE_BYTES:
@@ -85,20 +98,51 @@ def _snappy_size(view: memoryview) -> int:
     return size
 
 
-class PageSlots:
-    """The pages of one object, which are put one behind the other."""
+def pointed_in(place: memoryview) -> memoryview:
+    """The bytes that are pointed to in a place; b"": there are none."""
+    offset, size = _POINTER.unpack_from(place) if len(place) >= _POINTER.size else (0, 0)
+    return place[offset : offset + size] if 0 < offset <= len(place) - size else place[:0]
 
-    def __init__(self) -> None:
+
+def pointers(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bytes:
+    """The pointers to values that lie at these offsets behind them; a size below 0: to none."""
+    own = np.arange(len(offsets), dtype=np.int64) * POINTER_BYTES
+    there = sizes >= 0
+    found = np.zeros((len(offsets), 2), "<u4")
+    found[:, 0] = np.where(there, offsets + len(offsets) * POINTER_BYTES - own, 0)
+    found[:, 1] = np.where(there, sizes, NULL)
+    return found.tobytes()
+
+
+class PageSlots:
+    """The pages of one object, which are put one behind the other.
+
+    Attributes:
+        pointed: they have pointers.
+        bytes: bytes of the shard.
+        content: bytes of all pages.
+    """
+
+    def __init__(self, pointed: bool = False) -> None:
+        self.pointed = pointed
         self._pages: list[Page] = []
-        self._next = self.bytes = 0
+        self._next = self.bytes = self.content = 0
 
     def add(self, offset: int, size: int, length: int, codec: int) -> Page:
         """Adds a page: its place in the object, its bytes decompressed, and its compression."""
         page = Page(self._next, length, offset, size, codec)
         self._pages.append(page)
         self.bytes = page.start + length
+        self.content += length
         self._next += (length + GROUP_BYTES + PAGE) // PAGE * PAGE
         return page
+
+    def take(self, others: PageSlots) -> int:
+        """Adds pages that were put behind each other by themselves; returns the place of the first."""
+        first = self._next
+        for page in others._pages:
+            self.add(page.offset, page.size, page.length, page.codec)
+        return first
 
     def at(self, start: int) -> Page:
         """The page of a place in the shard."""

@@ -440,9 +440,16 @@ class DatasetReader:
         arguments = name, shard.first, shard.count, shard.bytes, shard.key, shard.stored, base
         if section is not None:
             number = None if shard.foreign is None else self.manifest.image_number
+            pointed = shard.foreign is not None and shard.foreign.pointed
             try:
                 store.add(
-                    *arguments, section.table(), section.columns, path is None, self.files.remote, number
+                    *arguments,
+                    section.table(),
+                    section.columns,
+                    path is None,
+                    self.files.remote,
+                    number,
+                    pointed,
                 )
                 return section
             except DatasetError:

@@ -1,4 +1,4 @@
-"""Places of images in Parquet files (fastload/sources/parquet_pages.py): pyarrow writes the files, and its
+"""Places of images in Parquet files (fastload/store/parquet_pages.py): pyarrow writes the files, and its
 values are the oracle."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hugging_face_files import IMAGE, jpeg, pa, pq
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from fastload import PackedDataset, attach, pack
 from fastload.errors import FastloadError
 from fastload.sources import Placed, open_source
+from fastload.store.pages import Page, PageSlots, pointed_in
+from fastload.store.parquet_pages import chunk_of, content_of, pointer_places, value_places
 
 BYTES = [jpeg(number) for number in range(20)]
 
@@ -44,6 +47,39 @@ def check(path: Path) -> int:
     return found
 
 
+def check_pages(path: Path) -> None:
+    """Compares what the pages of a column of images have at its places, by lengths and by pointers, with what
+    pyarrow reads."""
+    data = path.read_bytes()
+    file = pq.ParquetFile(path)
+    images = file.read(columns=["image"]).column("image").to_pylist()
+    values = [each["bytes"] if isinstance(each, dict) else each for each in images]
+
+    def read(at: int, size: int) -> bytes:
+        return data[at : at + size]
+
+    for slots in (PageSlots(), PageSlots(pointed=True)):
+        places: list[tuple[int, int]] = []
+        for group in range(file.metadata.num_row_groups):
+            chunk = chunk_of(file.metadata, group, "image.bytes") or chunk_of(file.metadata, group, "image")
+            assert chunk is not None
+            found = (pointer_places if slots.pointed else value_places)(read, chunk, slots)
+            assert found is not None
+            places += zip(found[0].tolist(), found[1].tolist(), strict=True)
+        shard = bytearray(slots.bytes)
+        rows = np.frombuffer(slots.packed(), "<u8").reshape(-1, 5)
+        for page in (Page(*row) for row in rows.tolist()):
+            shard[page.start : page.start + page.length] = content_of(
+                page, data[page.offset : page.offset + page.size]
+            )
+        for (offset, size), value in zip(places, values, strict=True):
+            place = memoryview(shard)[offset : offset + max(size, 0)]
+            if value is None:
+                assert size < 0 or not pointed_in(place)
+            else:
+                assert (pointed_in(place) if slots.pointed else place) == value
+
+
 FORMS = list(itertools.product(("1.0", "2.0"), (True, False), (7, 1000), (30_000, 1 << 20), (True, False)))
 
 
@@ -69,12 +105,25 @@ def test_every_form_that_pyarrow_writes(form: tuple[str, bool, int, int, bool], 
             rows_of, path, compression="none", data_page_version=version, write_page_index=few, **options
         )
         assert check(path) == 60
+        check_pages(path)
 
 
-@pytest.mark.parametrize("compression", ["snappy", "zstd"])
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip"])
 def test_compressed_columns_have_none(compression: str, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"image": column(list(BYTES))}), tmp_path / "a.parquet", compression=compression)
-    assert check(tmp_path / "a.parquet") == 0
+    """But in their pages, once these are decompressed."""
+    path = tmp_path / "a.parquet"
+    for version, dictionary in itertools.product(("1.0", "2.0"), (True, False)):
+        pq.write_table(
+            pa.table({"image": column([*BYTES, *BYTES])}),
+            path,
+            compression=compression,
+            data_page_version=version,
+            use_dictionary=dictionary,
+            data_page_size=20_000,
+            write_batch_size=1,
+        )
+        assert check(path) == 0
+        check_pages(path)
 
 
 def test_other_encodings_have_none(tmp_path: Path) -> None:

@@ -12,14 +12,16 @@ is checked before it is used, and no value is longer than the rest of its page.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Buffer
 
-from fastload.store.pages import CODECS, PageSlots
+from fastload.common.files import FILE_BYTES
+from fastload.store.pages import CODECS, LEVEL, POINTED, POINTER_BYTES, Page, PageSlots, pointers
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -31,6 +33,8 @@ Extents = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 _HEADER_FIRST, _HEADER_MOST = 256, 1 << 20
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_ABOUT = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
+"""Field of a page's header that is about a page of its kind."""
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
 _DEPTH = 8
 _ROWS_MOST = 1 << 28
@@ -87,6 +91,60 @@ def chunk_of(meta: pq.FileMetaData, group: int, path: str) -> ColumnChunk | None
     return None
 
 
+class _Found(NamedTuple):
+    """A page of a column.
+
+    Attributes:
+        at, body, end: places of its header, of its body, and of what follows it.
+        whole: bytes of the body, decompressed.
+        kind: kind of the page.
+        about: the part of the header that is about such pages.
+        values: number of its values; of a page of data nulls included.
+        encoding: encoding of the values.
+    """
+
+    at: int
+    body: int
+    end: int
+    whole: int
+    kind: int
+    about: dict[int, Any]
+    values: int
+    encoding: int
+
+    @property
+    def levels(self) -> int:
+        """Bytes of the levels before what is compressed."""
+        return _int(self.about, 5) + _int(self.about, 6) if self.kind == _DATA_V2 else 0
+
+    def codec(self, codec: int) -> int:
+        """Its compression in a column of that one."""
+        return codec if self.kind != _DATA_V2 or self.about.get(7, True) else 0
+
+
+def _pages(read: Read, at: int, end: int, rows: int) -> Iterator[_Found]:
+    """The pages of dictionaries and data in a column, up to its last row. Raises ValueError: one is not as it
+    should be."""
+    while rows > 0:
+        header, length = _header(read, at, end)
+        body, size, whole, kind = at + length, _int(header, 3), _int(header, 2), _int(header, 1)
+        if size < 0 or body + size > end or whole < 0:
+            raise ValueError(f"the page at byte {at:,} does not fit into its column")
+        begin, at = at, body + size
+        if kind not in _ABOUT:
+            continue
+        about = _struct(header, _ABOUT[kind])
+        count, encoding = _int(about, 1), _int(about, 4 if kind == _DATA_V2 else 2)
+        found = _Found(begin, body, at, whole, kind, about, count, encoding)
+        if kind != _DICTIONARY:
+            if not 0 <= count <= rows:
+                raise ValueError(f"a page of {count:,} values, where {rows:,} are left")
+            if not 0 <= found.levels <= min(size, whole):
+                raise ValueError("a page has levels of another length than it says")
+            rows -= count
+        yield found
+
+
 def value_places(read: Read, chunk: ColumnChunk, slots: PageSlots | None = None) -> Extents | None:
     """The place of each value of a column, offset 0 and size -1 for a null; None where a page gives none.
 
@@ -101,64 +159,147 @@ def value_places(read: Read, chunk: ColumnChunk, slots: PageSlots | None = None)
     """
     offsets, sizes = np.zeros(chunk.rows, np.int64), np.full(chunk.rows, -1, np.int64)
     dictionary: Extents | None = None
-    at, end, row = chunk.offset, chunk.offset + chunk.size, 0
-    if not 0 <= at <= end:
-        raise ValueError(f"a column of {chunk.size:,} bytes at byte {chunk.offset:,}")
-    while row < chunk.rows:
-        header, length = _header(read, at, end)
-        body, size, whole = at + length, _int(header, 3), _int(header, 2)
-        if size < 0 or body + size > end or not 0 <= whole or (slots is None and size != whole):
-            raise ValueError(f"the page at byte {at:,} does not fit into its column")
-        kind, at = _int(header, 1), body + size
-        if kind == _DICTIONARY:
-            about = _struct(header, 7)
-            if _int(about, 2) not in (_PLAIN, _PLAIN_DICTIONARY):
+    row = 0
+    for each in _pages(read, *_edges(chunk), chunk.rows):
+        if slots is None and each.whole != each.end - each.body:
+            raise ValueError(f"the page at byte {each.at:,} does not fit into its column")
+        if each.kind == _DICTIONARY:
+            if each.encoding not in (_PLAIN, _PLAIN_DICTIONARY):
                 return None
-            page = _Body(read, body, at, whole, chunk.codec, slots)
-            dictionary = _plain(page.read, page.start, page.end, _int(about, 1))
-        elif kind in (_DATA, _DATA_V2):
-            about = _struct(header, 5 if kind == _DATA else 8)
-            count, encoding = _int(about, 1), _int(about, 2 if kind == _DATA else 4)
-            if not 0 <= count <= chunk.rows - row:
-                raise ValueError(f"a page of {count:,} values, where {chunk.rows - row:,} are left")
-            if kind == _DATA:
-                page = _Body(read, body, at, whole, chunk.codec, slots)
-                given, first = _given(page.read, page.start, page.end, chunk.levels, count, about, kind)
-            else:  # its levels lie before what is compressed
-                given, values = _given(read, body, at, chunk.levels, count, about, kind)
-                codec = chunk.codec if about.get(7, True) else 0
-                page = _Body(read, values, at, whole - (values - body), codec, slots)
-                first = page.start
-            there = int(given.sum())
-            if encoding == _PLAIN:
-                found = _plain(page.read, first, page.end, there)
-            elif encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
-                found = _looked_up(page.read(first, page.end - first), there, dictionary)
-            else:
-                return None
-            rows = row + np.flatnonzero(given)
-            offsets[rows], sizes[rows] = found
-            row += count
+            page = _Body(read, each, chunk.codec, slots)
+            dictionary = _plain(page.read, page.start, page.end, each.values)
+            continue
+        page = _Body(read, each, chunk.codec, slots)
+        given, first = page.given(chunk.levels)
+        there = int(given.sum())
+        if each.encoding == _PLAIN:
+            found = _plain(page.read, first, page.end, there)
+        elif each.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
+            found = _looked_up(page.read(first, page.end - first), there, dictionary)
+        else:
+            return None
+        rows = row + np.flatnonzero(given)
+        offsets[rows], sizes[rows] = found
+        row += each.values
     return offsets, sizes
 
 
+def pointer_places(read: Read, chunk: ColumnChunk, slots: PageSlots) -> Extents | None:
+    """The place of each value of a column, as that of a pointer in a page as `content_of` makes it: of values
+    that no dictionary has nothing is read. See NOTE [ pages: lengths that are not known ]. Nulls, of which
+    there are none or few, have no place where a dictionary is used, and pointers to nothing elsewhere.
+
+    Args:
+        read: reads the file.
+        chunk: the column.
+        slots: the pages, to which those of the column are added.
+
+    Raises:
+        ValueError: a page is not as it should be.
+    """
+    offsets, sizes = np.zeros(chunk.rows, np.int64), np.full(chunk.rows, -1, np.int64)
+    dictionary: Extents | None = None
+    row = 0
+    for each in _pages(read, *_edges(chunk), chunk.rows):
+        rows = np.arange(row, row + each.values)
+        if each.kind == _DICTIONARY:
+            if each.encoding not in (_PLAIN, _PLAIN_DICTIONARY):
+                return None
+            dictionary = _add_pointed(slots, each, chunk, 0)
+            continue
+        if each.encoding == _PLAIN:
+            offsets[rows], sizes[rows] = _add_pointed(slots, each, chunk, chunk.levels)
+        elif each.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
+            page = _Body(read, each, chunk.codec, PageSlots())
+            given, first = page.given(chunk.levels)
+            found = _looked_up(page.read(first, page.end - first), int(given.sum()), dictionary)
+            offsets[rows[given]], sizes[rows[given]] = found
+        else:
+            return None
+        row += each.values
+    return offsets, sizes
+
+
+def _add_pointed(slots: PageSlots, each: _Found, chunk: ColumnChunk, levels: int) -> Extents:
+    """Adds a page with pointers; returns the place of each, up to the page's end."""
+    length = each.whole - each.levels
+    if not 0 <= each.values <= length + chunk.rows or length + each.values * POINTER_BYTES > FILE_BYTES:
+        raise ValueError(f"{each.values:,} values in a page of {length:,} bytes")
+    codec = each.codec(chunk.codec) | POINTED | levels * LEVEL
+    page = slots.add(each.at, each.end - each.at, each.values * POINTER_BYTES + length, codec)
+    at = np.arange(each.values, dtype=np.int64) * POINTER_BYTES
+    return page.start + at, page.length - at
+
+
+def content_of(page: Page, data: Buffer) -> bytes:
+    """The bytes of a page as its shard has them, of those of the object. Raises ValueError: they are no such
+    page; ArgumentError: pyarrow is missing."""
+    if not page.codec & POINTED:
+        return page.decompressed(data)
+    view, codec, levels = memoryview(data).cast("B"), page.codec & POINTED - 1, page.codec // LEVEL
+
+    def read(at: int, size: int) -> bytes:
+        return bytes(view[at : at + size])
+
+    each = next(_pages(read, 0, len(view), _ROWS_MOST))
+    body = _Body(read, each, codec, PageSlots())
+    if each.kind == _DICTIONARY:
+        given, first = np.ones(each.values, np.bool_), body.start
+    else:
+        given, first = body.given(levels)
+    found = _plain(body.read, first, body.end, int(given.sum()))
+    offsets, sizes = np.zeros(len(given), np.int64), np.full(len(given), -1, np.int64)
+    offsets[given], sizes[given] = found[0] - body.start, found[1]
+    made = pointers(offsets, sizes) + body.read(body.start, body.end - body.start)
+    if len(made) != page.length or len(view) != page.size:
+        raise ValueError(f"a page of {len(made):,} bytes that should have {page.length:,}")
+    return made
+
+
+def _edges(chunk: ColumnChunk) -> tuple[int, int]:
+    """(begin, end) of a column. Raises ValueError."""
+    if not 0 <= chunk.offset <= chunk.offset + chunk.size:
+        raise ValueError(f"a column of {chunk.size:,} bytes at byte {chunk.offset:,}")
+    return chunk.offset, chunk.offset + chunk.size
+
+
 class _Body:
-    """The bytes of a page, decompressed where there are slots; `read` reads some of them.
+    """The bytes of a page behind those levels that are not compressed; decompressed where there are slots.
 
     Attributes:
         start, end: their place, in the file or in the slots.
+        read: reads some of them.
     """
 
-    def __init__(
-        self, read: Read, start: int, end: int, whole: int, codec: int, slots: PageSlots | None
-    ) -> None:
-        self.read, self.start, self.end = read, start, end
+    def __init__(self, read: Read, page: _Found, codec: int, slots: PageSlots | None) -> None:
+        self._whole, self._page = read, page
+        self.read, self.start, self.end = read, page.body + page.levels, page.end
         if slots is None:
             return
-        page = slots.add(start, end - start, whole, codec)
-        data = page.decompressed(read(start, end - start))
-        self.start, self.end = page.start, page.start + len(data)
-        self.read = lambda at, size: data[at - page.start : at - page.start + size]
+        size, length = self.end - self.start, page.whole - page.levels
+        slot = slots.add(self.start, size, length, page.codec(codec))
+        data = slot.decompressed(read(self.start, size))
+        self.start, self.end = slot.start, slot.start + len(data)
+        self.read = lambda at, size: data[at - slot.start : at - slot.start + size]
+
+    def given(self, levels: int) -> tuple[npt.NDArray[np.bool_], int]:
+        """(values that are there, where they begin): from the definition levels, before the values."""
+        page = self._page
+        if page.kind == _DATA_V2:
+            if _int(page.about, 6):
+                raise ValueError("a page has levels of another length than it says")
+            read, at, size, first = self._whole, page.body, page.levels, self.start
+        elif levels:
+            at = self.start + _U32.size
+            size = _U32.unpack(self.read(self.start, _U32.size))[0]
+            read, first = self.read, at + size
+            if first > self.end:
+                raise ValueError("a page has levels beyond its end")
+        else:
+            read, at, size, first = self.read, self.start, 0, self.start
+        if not levels:
+            return np.ones(page.values, np.bool_), first
+        return _hybrid(read(at, size), levels.bit_length(), page.values) == levels, first
 
 
 def _plain(read: Read, at: int, end: int, count: int) -> Extents:
@@ -182,26 +323,6 @@ def _plain(read: Read, at: int, end: int, count: int) -> Extents:
         offsets[number], sizes[number] = at, size
         at += size
     return offsets, sizes
-
-
-def _given(
-    read: Read, body: int, end: int, levels: int, count: int, about: dict[int, Any], kind: int
-) -> tuple[npt.NDArray[np.bool_], int]:
-    """(values that are there, where they begin): from the definition levels, before the values."""
-    if kind == _DATA_V2:
-        before, size = _int(about, 6), _int(about, 5)
-        if before or size < 0 or body + size > end:
-            raise ValueError("a page has levels of another length than it says")
-        first = body
-    elif levels:
-        size, first = _U32.unpack(read(body, _U32.size))[0], body + _U32.size
-        if first + size > end:
-            raise ValueError("a page has levels beyond its end")
-    else:
-        size, first = 0, body
-    if not levels:
-        return np.ones(count, np.bool_), first + size
-    return _hybrid(read(first, size), levels.bit_length(), count) == levels, first + size
 
 
 def _looked_up(data: bytes, count: int, dictionary: Extents) -> Extents:
