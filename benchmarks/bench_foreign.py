@@ -1,5 +1,5 @@
-"""Objects in a bucket as somebody wrote them (tars, Parquet, class folders), attached, against the same photographs packed
-into the bucket.
+"""Objects in a bucket as somebody wrote them (tars, Parquet, class folders), attached, against the same
+photographs packed into the bucket.
 
     python benchmarks/bench_foreign.py [--rounds 3] [--only attach bytes rates peers]
 
@@ -55,12 +55,14 @@ Photo = tuple[bytes, int]
 
 
 def photographs(folder: Path, times: int) -> Iterator[Photo]:
-    """(bytes, label) of each, class after class, as people write them."""
+    """(bytes, label) of each, class after class, as people write them; each has a comment of its own, since
+    Parquet stores equal values once."""
     paths = sorted(folder.glob("*/*.jpg"))
     names = sorted({path.parent.name for path in paths})
     for number in range(times * len(paths)):
         path = paths[number // times]
-        yield path.read_bytes(), names.index(path.parent.name)
+        image, own = path.read_bytes(), b"\xff\xfe\x00\x06" + number.to_bytes(4, "big")
+        yield image[:2] + own + image[2:], names.index(path.parent.name)
 
 
 def tar_of(photos: list[Photo], first: int) -> bytes:

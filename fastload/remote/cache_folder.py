@@ -331,6 +331,7 @@ _DATASET_PAGES = 5  # a dataset's folder, dataset.json, used, and its index bloc
 _NUMBER = 8
 _SLACK = 1 << 20  # by which a count may be above the size: files of the folder grow by pages
 _warned: set[Path] = set()
+_warned_of_pages: set[Path] = set()
 _FOLDER = re.compile(r".+-[0-9a-f]{20}")
 _STATE = re.compile(r"[0-9a-f]{8}-[0-9]+-.+\.state")
 _GRANT = re.compile(r"grant-[0-9]+-[0-9]+")
@@ -513,6 +514,19 @@ class CacheFolder:
                 f"the cache {self.path} has {above:,} bytes more than cache_size={self.size:,}: "
                 "other processes have them open, so that "
                 "they stay, and nothing is added; the next process that opens the dataset alone removes them",
+                stacklevel=2,
+            )
+
+    def warn_of_pages(self, wanted: int) -> None:
+        """Warns the user where a dataset of so many bytes, whose images come by compressed pages, finds no
+        room: once a program."""
+        size = self.size if self.writable else 0
+        if size is not None and wanted > size and self.path not in _warned_of_pages:
+            _warned_of_pages.add(self.path)
+            warnings.warn(
+                f"the images come by compressed pages, {wanted:,} bytes in all, and the cache {self.path} "
+                f"has room for {size:,}: each image beyond fetches its whole page again, in every epoch; give "
+                'cache_size= for all, shuffle="window", or pack the dataset with `fastload pack`',
                 stacklevel=2,
             )
 

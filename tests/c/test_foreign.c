@@ -9,29 +9,35 @@ enum { NUMBER = 5 };
 static const char text[] = "onetwothree";
 static const uint32_t starts[] = {0, 3, 6}, sizes[] = {3, 3, 5};
 
-/* A store of one foreign shard of that file, of three samples and SAMPLES - 3 of no bytes. */
-static fl_store *opened(fl_table *table, const uint32_t *checksums) {
-    fl_store_place places[SAMPLES] = {{0}};
+/* A store of one foreign shard of so many bytes, with these places. */
+static fl_store *placed(fl_table *table, const fl_store_place *places, uint64_t bytes, bool pointed) {
     const fl_store_tree nothing = {.samples = NULL};
     fl_error err;
     fl_store *store;
-    memset(sums, 0, sizeof sums);
-    for (int i = 0; i < 3; i++) {
-        places[i] = fl_store_place_at(starts[i], sizes[i]);
-        if (checksums) sums[i] = checksums[i];
-    }
     *table = place_table(places);
     const fl_shard_spec spec = {.path = path,
                                 .count = SAMPLES,
-                                .bytes = sizeof text - 1,
+                                .bytes = bytes,
                                 .stored = SAMPLES,
                                 .foreign = true,
+                                .pointed = pointed,
                                 .field = NUMBER,
                                 .given = &nothing,
                                 .places = table};
     CHECK(fl_store_create(&store, &err) == FL_OK && fl_store_add(store, &spec, &err) == FL_OK);
     CHECK(fl_store_is_foreign(store, 0));
     return store;
+}
+
+/* A store of that file, of three samples and SAMPLES - 3 of no bytes. */
+static fl_store *opened(fl_table *table, const uint32_t *checksums) {
+    fl_store_place places[SAMPLES] = {{0}};
+    memset(sums, 0, sizeof sums);
+    for (int i = 0; i < 3; i++) {
+        places[i] = fl_store_place_at(starts[i], sizes[i]);
+        if (checksums) sums[i] = checksums[i];
+    }
+    return placed(table, places, sizeof text - 1, false);
 }
 
 static void overwrite(const char *bytes) {
@@ -113,12 +119,44 @@ static void vouched(void) {
     check_live(0, 0);
 }
 
+/* A place begins with where its image lies; one that leads out of the place is none. What is given is the image. */
+static void pointed(void) {
+    enum { PAGE = 24 + 6 };
+    const fl_store_pointer pointers[] = {{24, 3}, {19, 3}, {0, 0}};
+    char page[PAGE];
+    fl_table table;
+    fl_error err;
+    fl_span image;
+    memcpy(page, pointers, 24);
+    memcpy(page + 24, "onetwo", 6);
+    FILE *file = fopen(path, "wb");
+    CHECK(file && fwrite(page, 1, PAGE, file) == PAGE && fclose(file) == 0);
+    fl_store_place places[SAMPLES] = {{0}};
+    for (uint32_t i = 0; i < 3; i++) places[i] = fl_store_place_at(8 * i, PAGE - 8 * i);
+    places[3] = fl_store_place_at(0, 26), places[4] = fl_store_place_at(0, 7);
+    memset(sums, 0, sizeof sums);
+    fl_store *store = placed(&table, places, PAGE, true);
+    fl_store_reader *reader;
+    uint8_t head[FL_STORE_HEAD];
+    CHECK(fl_store_reader_create(&reader, &err) == FL_OK);
+    CHECK(got(reader, store, 0, NULL, &image) == FL_OK && is(image, "one"));
+    CHECK(got(reader, store, 1, NULL, &image) == FL_OK && is(image, "two"));
+    for (uint64_t i = 2; i < 5; i++) CHECK(got(reader, store, i, NULL, &image) == FL_ECHECKSUM);
+    CHECK(got(reader, store, 2, "given", &image) == FL_OK && is(image, "given"));
+    CHECK(got(reader, store, 4, "too long", &image) == FL_ECHECKSUM);
+    CHECK(fl_store_head(store, 0, head) == 3 && memcmp(head, "one", 3) == 0 &&
+          fl_store_head(store, 2, head) == 0 && !fl_store_ahead(store, 2));
+    fl_store_reader_free(reader), fl_store_close(store), free_places(table);
+    check_live(0, 0);
+}
+
 int main(void) {
     CHECK(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/train.tar", folder);
     overwrite(text);
     records();
     vouched();
+    pointed();
     CHECK(unlink(path) == 0 && rmdir(folder) == 0);
     return 0;
 }
