@@ -525,8 +525,8 @@ class CacheFolder:
             _warned_of_pages.add(self.path)
             warnings.warn(
                 f"the images come by compressed pages, {wanted:,} bytes in all, and the cache {self.path} "
-                f"has room for {size:,}: each image beyond fetches its whole page again, in every epoch; give "
-                'cache_size= for all, shuffle="window", or pack the dataset with `fastload pack`',
+                f"has room for {size:,}: each image beyond fetches its whole page again, in every epoch; "
+                'give cache_size= for all, shuffle="window", or pack the dataset with `fastload pack`',
                 stacklevel=2,
             )
 
