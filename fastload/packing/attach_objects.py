@@ -339,7 +339,7 @@ class _ObjectsJob:
         for field in class_fields(schema, source.classes):
             tally.classes.add(field.name, np.ravel(samples.values[field.name]).tolist(), most)
         content = samples.content
-        tally.bytes_in += int(samples.places[:, 2].sum(dtype=np.int64)) if content is None else content
+        tally.bytes_in += _bytes_of(samples.places) if content is None else content
         tally.counts["attached"] += len(samples)
         tally.merge(listed.tally)
         return source if first is None else first
@@ -406,16 +406,15 @@ class _ObjectsJob:
         if not places:
             return None
         table, taken = _table(places, loose=part.size is None)
-        return ForeignSamples(
-            part.object if slots is None else replace(part.object, size=part.size, pointed=slots.pointed),
-            slots.bytes if slots is not None else taken if part.size is None else part.size,
-            table,
-            values,
-            np.array(sizes, np.int32) if encoder is not None else None,
-            objects if part.size is None else None,
-            None if slots is None else slots.packed(),
-            slots.content if slots is not None and slots.pointed else None,
-        )
+        known = np.array(sizes, np.int32) if encoder is not None else None
+        if slots is not None:
+            content = slots.content if slots.pointed else None
+            own = replace(part.object, size=part.size, pointed=slots.pointed)
+            return ForeignSamples(own, slots.bytes, table, values, known, None, slots.packed(), content)
+        if part.size is not None:
+            return ForeignSamples(part.object, part.size, table, values, known)
+        own = replace(part.object, size=_bytes_of(table))
+        return ForeignSamples(own, taken, table, values, known, objects)
 
 
 def _described(first: Source | None, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -482,10 +481,16 @@ def _table(places: list[tuple[int, int, int]], loose: bool) -> tuple[npt.NDArray
     return table, size
 
 
+def _bytes_of(places: npt.NDArray[np.uint32]) -> int:
+    return int(places[:, 2].sum(dtype=np.int64))
+
+
 def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
     """The first samples."""
+    own = samples.object
     return replace(
         samples,
+        object=own if samples.objects is None else replace(own, size=_bytes_of(samples.places[:count])),
         places=samples.places[:count],
         values={name: values[:count] for name, values in samples.values.items()},
         sizes=None if samples.sizes is None else samples.sizes[:count],
@@ -545,11 +550,10 @@ def rebase_objects(
                 return shard
             url = new_url(shard.foreign.url)
             if shard.foreign.objects is not None:
-                return replace(shard, foreign=ForeignObject(url, None, next(segments)))
+                return replace(shard, foreign=replace(shard.foreign, url=url, objects=next(segments)))
             found = foreign.info(url)
-            size = shard.foreign.size or shard.bytes
-            if found.size != size:
-                raise _other_size(url, found.size, size)
+            if found.size != shard.size:
+                raise _other_size(url, found.size, shard.size)
             return replace(shard, foreign=replace(shard.foreign, url=url, etag=found.etag))
 
         loose = any(shard.foreign is not None and shard.foreign.objects for shard in manifest.shards)

@@ -100,7 +100,7 @@ class ForeignObject:
         objects: segment with the rest of the URL, and the tag, of each sample's object; None: it is one.
         pages: segment with the table of the object's pages, as which its images lie (`fastload.store.pages`);
             None: they lie in it as they are.
-        size: bytes of an object of pages.
+        size: bytes of an object of pages, or of all objects, where those of the shard are others.
         pointed: a place in a page begins with where the image lies in it; of an object of pages.
     """
 
@@ -117,7 +117,7 @@ class ForeignObject:
         if self.etag is not None:
             stored["etag"] = self.etag
         if self.objects is not None:
-            stored["objects"] = self.objects.to_json()
+            stored |= {"objects": self.objects.to_json(), "bytes": self.size}
         if self.pages is not None:
             stored |= {"pages": self.pages.to_json(), "bytes": self.size, "pointed": self.pointed}
         return stored
@@ -220,6 +220,11 @@ class ShardEntry:
         """True if format version 1 can describe it: none of the keys with a default is needed."""
         none = all(each is None for each in (self.folder, self.rows, self.fields, self.base, self.foreign))
         return none and not self.added and self.key == self.first and self.stored == self.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of its file, or of its objects as they lie in the store."""
+        return self.bytes if self.foreign is None or self.foreign.size is None else self.foreign.size
 
     @property
     def files(self) -> tuple[tuple[str | None, str], ...]:
@@ -479,18 +484,19 @@ def _parse_object(value: object, stored: int, what: str) -> ForeignObject | None
         raise Bad(f"{what} is {shown(url)}, not a URL of at most {_URL_BYTES} characters")
     if etag is not None and len(get_str(etag, f"the ETag of {what}")) > _ETAG_BYTES:
         raise Bad(f"the ETag of {what} has {len(etag)} characters")
-    if (paged := content.get("pages")) is not None:
+    paged, several = content.get("pages"), content.get("objects")
+    if paged is several is None:
+        return ForeignObject(url, etag)
+    size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
+    if paged is not None:
         part = _parse_segment(paged, f"the pages of {what}")
         if part.bytes % PAGE_BYTES:
             raise Bad(f"the pages of {what} have {part.bytes} bytes")
-        size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
         return ForeignObject(url, etag, None, part, size, content.get("pointed") is True)
-    if (several := content.get("objects")) is None:
-        return ForeignObject(url, etag)
     part = _parse_segment(several, f"the names of {what}")
     if part.bytes < (stored + 1) * OFFSET_BYTES:
         raise Bad(f"the names of {what} have {part.bytes} bytes for {stored} samples")
-    return ForeignObject(url, etag, part)
+    return ForeignObject(url, etag, part, None, size)
 
 
 def parse_sidecars(value: object) -> tuple[Segment, ...]:

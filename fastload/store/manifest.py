@@ -86,7 +86,7 @@ class Manifest:
     @property
     def bytes(self) -> int:
         """Size of all shards."""
-        return sum(shard.bytes for shard in self.shards)
+        return sum(shard.size for shard in self.shards)
 
     @property
     def image_bytes(self) -> int:
@@ -118,7 +118,7 @@ class Manifest:
         are no samples."""
         if not self.shards or any(shard.base is not None for shard in self.shards):
             return None
-        return sum(shard.bytes for shard in self.shards) / max(1, sum(shard.stored for shard in self.shards))
+        return self.bytes / max(1, sum(shard.stored for shard in self.shards))
 
     def same_samples(self, other: Manifest) -> bool:
         """Returns True if `other` has the same samples and values, judged by the checksums of all columns

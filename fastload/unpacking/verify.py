@@ -400,7 +400,7 @@ def check_objects(
             if foreign is None:
                 continue
             if foreign.objects is None:
-                wanted.append((foreign.size or shard.bytes, foreign.etag))
+                wanted.append((shard.size, foreign.etag))
                 yield ForeignURL(foreign.url, objects)
                 continue
             with suppress(DatasetError):  # that of a file, which is checked by itself

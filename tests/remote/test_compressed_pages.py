@@ -86,8 +86,10 @@ def test_the_same_samples(
 
 def test_requests(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
     """Each page comes once, whatever the order; later epochs ask for nothing."""
-    there(files(compression="snappy", data_page_size=1 << 20, row_group_size=EACH))
+    content = files(compression="snappy", data_page_size=1 << 20, row_group_size=EACH)
+    there(content)
     attach(f"{s3_url}/*.parquet", tmp_path / "out.fl", storage_options=seaweedfs.options())
+    assert Manifest.load(tmp_path / "out.fl").bytes == sum(map(len, content.values()))
     images = sum(len(picture(number)) for number in range(TARS * EACH))
     with Proxy(seaweedfs.port) as proxy:
         through = {**seaweedfs.options(), "endpoint": proxy.endpoint}

@@ -135,7 +135,7 @@ def test_in_a_bucket_of_its_own(
     two.close()
     images = [picture(number) for number in range(COUNT)]
     in_environment(seaweedfs, monkeypatch)
-    assert Manifest.load(path).image_bytes == sum(map(len, images))
+    assert Manifest.load(path).image_bytes == Manifest.load(path).bytes == sum(map(len, images))
     convert(path, tmp_path / "stored.fl", encode="keep")
     unpack(tmp_path / "stored.fl", tmp_path / "unpacked")
     assert sorted(file.read_bytes() for file in (tmp_path / "unpacked").rglob("*.jpg")) == sorted(images)
