@@ -178,8 +178,8 @@ def _foreign(given: Given) -> ForeignFiles | Source:
         raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
     kind = kinds.pop()
     if kind is images.FILES:
-        return loose.listed_objects([each for pattern in patterns for each in expanded_urls(pattern)])
-    return ForeignFiles(kind, [each for pattern in patterns for each in expanded_urls(pattern, "object")])
+        return loose.listed_objects(expanded_urls(patterns))
+    return ForeignFiles(kind, expanded_urls(patterns, "object"))
 
 
 def _open_source(given: Given) -> Source:

@@ -67,7 +67,7 @@ def existing_urls(urls: Sequence[ForeignURL], what: str) -> list[ForeignURL]:
     """
 
     def existing(url: ForeignURL) -> list[ForeignURL]:
-        if any(mark in urlsplit(url.url).path for mark in _MARKS):
+        if not url.is_known and any(mark in urlsplit(url.url).path for mark in _MARKS):
             return _matching(url)
         try:
             if what:

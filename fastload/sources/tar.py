@@ -181,16 +181,20 @@ def expand(pattern: str, what: str = "tar file") -> list[str]:
         RemoteError: a store does not list what is there.
     """
     if isinstance(pattern, ForeignURL):
-        return [*expanded_urls(pattern, what)]
+        return [*expanded_urls([pattern], what)]
     return [path for each in _braced(pattern, pattern) for path in _existing(each, what)]
 
 
-def expanded_urls(pattern: ForeignURL, what: str = "") -> list[ForeignURL]:
-    """The objects that a pattern stands for; without `what` one that it spells out need not be there. Raises
-    as `expand`."""
-    if pattern.is_known:
-        return [pattern]
-    urls = [ForeignURL(url, pattern.objects) for url in _braced(pattern.url, pattern)]
+def expanded_urls(patterns: Iterable[ForeignURL], what: str = "") -> list[ForeignURL]:
+    """The objects that patterns stand for, looked up some at a time; without `what` one that a pattern spells
+    out need not be there. Raises as `expand`."""
+    urls = [
+        url
+        for each in patterns
+        for url in (
+            [each] if each.is_known else [ForeignURL(url, each.objects) for url in _braced(each.url, each)]
+        )
+    ]
     return existing_urls(urls, what)
 
 
