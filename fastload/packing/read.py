@@ -55,7 +55,7 @@ def read(
 
     Args:
         source: whatever `fastload.pack` takes: ``"train-{000..146}.tar"``, a folder of .parquet files, a list
-            of paths, a .csv, ...
+            of paths, a .csv, ...; or a streamed Hugging Face dataset.
         transform: a callable for each image, as in ImageFolder; None: samples have Pillow images. One of
             `fastload.transforms`, or a list of such, is run by FastLoader alone.
         fields: names of the fields, "image" among them; None: all, and of URLs the image and its label or
