@@ -46,12 +46,12 @@ def read(
 ) -> Samples | PackedDataset:
     """The samples of a source as a map-style Dataset: nothing is packed, copied or written.
 
-    Headers are read now, to list the samples. FastLoader's native threads read and decode the images where
+    Headers are read now. FastLoader's native threads read and decode the images where
     they lie, if each lies in one piece in a local file: in tars, in uncompressed Arrow and Parquet files,
     TFRecord files, MDS shards, LitData chunks, an LMDB file, or as a file of its own. Other sources are read
     by the code that packs them, in worker processes. `loader.explain()` says which it is.
 
-    Objects in a store are attached into the cache folder, unless they are there, and read through it.
+    Objects in a store are attached in the cache folder, once, and read through it.
 
     Args:
         source: whatever `fastload.pack` takes: ``"train-{000..146}.tar"``, a folder of .parquet files, a list
