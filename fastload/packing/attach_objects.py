@@ -323,6 +323,12 @@ class _ObjectsJob:
         schema = self._schema(source)
         if first is None:
             writer.begin(schema)
+            names = None if source.classes is None else list(source.classes)
+            if writer.state.get("classes", names) != names:
+                raise PackError(
+                    f"{listed.part.title}: its classes are not those of the objects that were attached "
+                    "before: attach objects of one kind"
+                )
         elif (source.fields, source.classes) != (first.fields, first.classes):
             raise PackError(
                 f"{listed.part.title}: its samples have the fields {_names(source)}, and those of "

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from pictures import photo
@@ -269,6 +271,29 @@ def test_resumed(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, 
     assert attach(url, tmp_path / "out.fl", resume=True, **options).packed_now == 0
     with pytest.raises(ArgumentError, match="shuffle is for a pack"):
         attach(url, tmp_path / "x.fl", shuffle=True, **options)
+
+
+def test_classes_of_a_resume(
+    tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, monkeypatch: Any
+) -> None:
+    """Objects of other classes are refused, also by a resume that reads none of the first ones."""
+    content = {}
+    for number, names in enumerate((["cat", "dog"], ["dog", "cat"])):
+        features = datasets.Features(image=datasets.Image(), label=datasets.ClassLabel(names=names))
+        data, images = io.BytesIO(), [{"bytes": picture(each), "path": None} for each in range(3)]
+        table = datasets.Dataset.from_dict({"image": images, "label": [0, 1, 0]}, features=features)
+        pq.write_table(table.with_format("arrow")[:].cast(features.arrow_schema), data)
+        content[f"{number}.parquet"] = data.getvalue()
+    there(content)
+    monkeypatch.setattr(attach_objects, "_COMMIT_S", 0.0)
+    for resume in (False, True):
+        with pytest.raises(PackError, match=r"1\.parquet: its (samples|classes).*attach objects of one kind"):
+            attach(
+                f"{s3_url}/*.parquet",
+                tmp_path / "out.fl",
+                resume=resume,
+                storage_options=seaweedfs.options(),
+            )
 
 
 @pytest.mark.parametrize("kind", ["tar", "arrow"])
