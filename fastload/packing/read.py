@@ -89,11 +89,11 @@ def read(
         return _of_urls(source, transform, fields, label, SourceOptions.of(**options), store)
     if isinstance(source, str | os.PathLike) and is_packed(expanded(source)):
         raise ArgumentError(f"{os.fspath(source)} is a packed dataset: open it with PackedDataset")
-    reading = replace(SourceOptions.of(**options), storage_options=storage_options, timeout=timeout)
-    again = partial(open_source, source, reading)
+    own = SourceOptions.of(**options)
+    again = partial(open_source, source, replace(own, storage_options=storage_options, timeout=timeout))
     opened = again()
     if isinstance(opened, LooseObjects):
-        return _of_urls(source, transform, fields, label, reading, store, opened)
+        return _of_urls(source, transform, fields, label, own, store, opened)
     for name, value in {"label": label, **store}.items():
         if value is not None:
             raise ArgumentError(f"{name}={value!r} is for objects in a store, named by their URLs")
