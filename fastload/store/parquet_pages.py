@@ -136,7 +136,10 @@ def _pages(read: Read, at: int, end: int, rows: int) -> Iterator[_Found]:
         about = _struct(header, _ABOUT[kind])
         count, encoding = _int(about, 1), _int(about, 4 if kind == _DATA_V2 else 2)
         found = _Found(begin, body, at, whole, kind, about, count, encoding)
-        if kind != _DICTIONARY:
+        if kind == _DICTIONARY:
+            if not 0 <= count <= whole // _U32.size:
+                raise ValueError(f"{count:,} values in a page of {whole:,} bytes")
+        else:
             if not 0 <= count <= rows:
                 raise ValueError(f"a page of {count:,} values, where {rows:,} are left")
             if not 0 <= found.levels <= min(size, whole):
@@ -157,31 +160,18 @@ def value_places(read: Read, chunk: ColumnChunk, slots: PageSlots | None = None)
     Raises:
         ValueError: a page is not as it should be.
     """
-    offsets, sizes = np.zeros(chunk.rows, np.int64), np.full(chunk.rows, -1, np.int64)
-    dictionary: Extents | None = None
-    row = 0
-    for each in _pages(read, *_edges(chunk), chunk.rows):
+
+    def body(each: _Found) -> _Body:
         if slots is None and each.whole != each.end - each.body:
             raise ValueError(f"the page at byte {each.at:,} does not fit into its column")
-        if each.kind == _DICTIONARY:
-            if each.encoding not in (_PLAIN, _PLAIN_DICTIONARY):
-                return None
-            page = _Body(read, each, chunk.codec, slots)
-            dictionary = _plain(page.read, page.start, page.end, each.values)
-            continue
-        page = _Body(read, each, chunk.codec, slots)
+        return _Body(read, each, chunk.codec, slots)
+
+    def plain(each: _Found) -> tuple[npt.NDArray[np.bool_], Extents]:
+        page = body(each)
         given, first = page.given(chunk.levels)
-        there = int(given.sum())
-        if each.encoding == _PLAIN:
-            found = _plain(page.read, first, page.end, there)
-        elif each.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
-            found = _looked_up(page.read(first, page.end - first), there, dictionary)
-        else:
-            return None
-        rows = row + np.flatnonzero(given)
-        offsets[rows], sizes[rows] = found
-        row += each.values
-    return offsets, sizes
+        return given, _plain(page.read, first, page.end, int(given.sum()))
+
+    return _places(read, chunk, plain, body)
 
 
 def pointer_places(read: Read, chunk: ColumnChunk, slots: PageSlots) -> Extents | None:
@@ -197,25 +187,50 @@ def pointer_places(read: Read, chunk: ColumnChunk, slots: PageSlots) -> Extents 
     Raises:
         ValueError: a page is not as it should be.
     """
+
+    def plain(each: _Found) -> tuple[npt.NDArray[np.bool_], Extents]:
+        levels = 0 if each.kind == _DICTIONARY else chunk.levels
+        return np.ones(each.values, np.bool_), _add_pointed(slots, each, chunk, levels)
+
+    return _places(read, chunk, plain, lambda each: _Body(read, each, chunk.codec, PageSlots()))
+
+
+def _places(
+    read: Read,
+    chunk: ColumnChunk,
+    plain: Callable[[_Found], tuple[npt.NDArray[np.bool_], Extents]],
+    body: Callable[[_Found], _Body],
+) -> Extents | None:
+    """The place of each value of a column; None where a page gives none.
+
+    Args:
+        read: reads the file.
+        chunk: the column.
+        plain: (values that are there, their places) of a page of values, or of a dictionary.
+        body: the content of a page of numbers of values in the dictionary.
+
+    Raises:
+        ValueError: a page is not as it should be.
+    """
     offsets, sizes = np.zeros(chunk.rows, np.int64), np.full(chunk.rows, -1, np.int64)
     dictionary: Extents | None = None
     row = 0
     for each in _pages(read, *_edges(chunk), chunk.rows):
-        rows = np.arange(row, row + each.values)
         if each.kind == _DICTIONARY:
             if each.encoding not in (_PLAIN, _PLAIN_DICTIONARY):
                 return None
-            dictionary = _add_pointed(slots, each, chunk, 0)
+            _, dictionary = plain(each)
             continue
         if each.encoding == _PLAIN:
-            offsets[rows], sizes[rows] = _add_pointed(slots, each, chunk, chunk.levels)
+            given, found = plain(each)
         elif each.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
-            page = _Body(read, each, chunk.codec, PageSlots())
+            page = body(each)
             given, first = page.given(chunk.levels)
             found = _looked_up(page.read(first, page.end - first), int(given.sum()), dictionary)
-            offsets[rows[given]], sizes[rows[given]] = found
         else:
             return None
+        rows = row + np.flatnonzero(given)
+        offsets[rows], sizes[rows] = found
         row += each.values
     return offsets, sizes
 
@@ -241,12 +256,9 @@ def content_of(page: Page, data: Buffer) -> bytes:
     def read(at: int, size: int) -> bytes:
         return bytes(view[at : at + size])
 
-    each = next(_pages(read, 0, len(view), _ROWS_MOST))
+    each = next(_pages(read, 0, len(view), max(1, page.length // POINTER_BYTES)))
     body = _Body(read, each, codec, PageSlots())
-    if each.kind == _DICTIONARY:
-        given, first = np.ones(each.values, np.bool_), body.start
-    else:
-        given, first = body.given(levels)
+    given, first = body.given(levels)
     found = _plain(body.read, first, body.end, int(given.sum()))
     offsets, sizes = np.zeros(len(given), np.int64), np.full(len(given), -1, np.int64)
     offsets[given], sizes[given] = found[0] - body.start, found[1]
@@ -285,6 +297,8 @@ class _Body:
     def given(self, levels: int) -> tuple[npt.NDArray[np.bool_], int]:
         """(values that are there, where they begin): from the definition levels, before the values."""
         page = self._page
+        if page.kind == _DICTIONARY:
+            return np.ones(page.values, np.bool_), self.start
         if page.kind == _DATA_V2:
             if _int(page.about, 6):
                 raise ValueError("a page has levels of another length than it says")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fastload import PackedDataset, attach, pack
 from fastload.errors import FastloadError
 from fastload.sources import Placed, open_source
-from fastload.store.pages import Page, PageSlots, pointed_in
+from fastload.store.pages import POINTED, Page, PageSlots, pointed_in
 from fastload.store.parquet_pages import chunk_of, content_of, pointer_places, value_places
 
 BYTES = [jpeg(number) for number in range(20)]
@@ -124,6 +124,15 @@ def test_compressed_columns_have_none(compression: str, tmp_path: Path) -> None:
         )
         assert check(path) == 0
         check_pages(path)
+
+
+@pytest.mark.parametrize("kind", [b"\x04\x15\x08\x15\x08\x4c", b"\x00\x15\x08\x15\x08\x2c"])
+def test_counts_without_bound(kind: bytes) -> None:
+    """A page, of a dictionary or of data, that says it has more values than it has room for."""
+    count = bytes([0x80, 0x80, 0x80, 0x80, 0x80, 0x40])  # 2^40, as zigzag
+    data = b"\x15" + kind + b"\x15" + count + b"\x15\x00\x00\x00" + bytes(4)
+    with pytest.raises(ValueError, match=r"values"):
+        content_of(Page(0, 12, 0, len(data), POINTED), data)
 
 
 def test_other_encodings_have_none(tmp_path: Path) -> None:
