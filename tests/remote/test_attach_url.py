@@ -51,6 +51,19 @@ def pixels(loader: Any) -> list[tuple[bytes, list[int]]]:
     return [(batch["image"].numpy().tobytes(), batch["label"].tolist()) for batch in loader]
 
 
+def check_every_order(local: PackedDataset, found: PackedDataset, threads: int) -> None:
+    """Compares two epochs of every order."""
+    for shuffle in (False, True, "window", "huge"):
+        for epoch in range(2):
+            loaders = [
+                FastLoader(each, batch_size=4, shuffle=shuffle, num_workers=threads, seed=3)
+                for each in (local, found)
+            ]
+            for each in loaders:
+                each.set_epoch(epoch)
+            assert pixels(loaders[0]) == pixels(loaders[1])
+
+
 def opened(path: Path, cache: Path, server: SeaweedFS, **more: Any) -> PackedDataset:
     given = {"transform": CROP, "fields": ("image", "label"), "seed": 1, "cache": cache}
     return PackedDataset(path, **{**given, "storage_options": server.options(), "timeout": 10, **more})
@@ -71,15 +84,7 @@ def test_equal_to_a_local_attach(
     )
     assert len(found) == len(local)
     assert found.fields == local.fields
-    for shuffle in (False, True, "window", "huge"):
-        for epoch in range(2):
-            loaders = [
-                FastLoader(each, batch_size=4, shuffle=shuffle, num_workers=threads, seed=3)
-                for each in (local, found)
-            ]
-            for each in loaders:
-                each.set_epoch(epoch)
-            assert pixels(loaders[0]) == pixels(loaders[1])
+    check_every_order(local, found, threads)
     for index in (0, 7, TARS * EACH - 1):
         assert torch.equal(local[index]["image"], found[index]["image"])
     assert list(found.where("label >= 12").indices) == [12, 13, 14]

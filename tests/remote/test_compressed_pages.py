@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
-from test_attach_url import CROP, MIDDLE, opened, pixels
+from test_attach_url import CROP, MIDDLE, check_every_order, opened
 from test_pack_from_url import EACH, TARS, Put, picture, table_of, there
 
 import fastload
@@ -72,15 +72,7 @@ def test_the_same_samples(
     for size in (None, 1):
         with pytest.warns(UserWarning, match="compressed pages") if size else nullcontext():
             found = opened(tmp_path / "out.fl", tmp_path / f"cache{size}", seaweedfs, cache_size=size, **form)
-        for shuffle in (False, True, "window", "huge"):
-            for epoch in range(2):
-                loaders = [
-                    FastLoader(each, batch_size=4, shuffle=shuffle, num_workers=threads, seed=3)
-                    for each in (local, found)
-                ]
-                for each in loaders:
-                    each.set_epoch(epoch)
-                assert pixels(loaders[0]) == pixels(loaders[1])
+        check_every_order(local, found, threads)
         found.close()
 
 
@@ -129,6 +121,7 @@ def test_what_is_wrong(tmp_path: Path, s3_url: str, there: Put, seaweedfs: Seawe
     data = bytearray(path.read_bytes())
     data[at + 16] ^= 1
     path.write_bytes(data)
+    assert any(path.name in each for each in verify(tmp_path / "out.fl", **options).problems)
     fresh = opened(tmp_path / "out.fl", tmp_path / "fresh", seaweedfs, transform=MIDDLE)
     with pytest.raises(SampleError, match="table of its pages is damaged"):
         fresh[0]

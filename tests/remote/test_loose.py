@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from servers.nginx import Nginx
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
-from test_attach_url import CROP, MIDDLE, in_environment, interrupted, opened, pixels
+from test_attach_url import CROP, MIDDLE, check_every_order, in_environment, interrupted, opened
 from test_pack_from_url import Put, picture, there
 from typer.testing import CliRunner
 
@@ -69,15 +69,7 @@ def test_class_folders(threads: int, tmp_path: Path, s3_url: str, there: Put, se
         tmp_path / "out.fl", tmp_path / "cache", seaweedfs, fields={"image": "image", "label": "label"}
     )
     assert (found.classes, list(found.column("label"))) == (local.classes, list(local.column("label")))
-    for shuffle in (False, True, "window", "huge"):
-        for epoch in range(2):
-            loaders = [
-                FastLoader(each, batch_size=4, shuffle=shuffle, num_workers=threads, seed=3)
-                for each in (local, found)
-            ]
-            for each in loaders:
-                each.set_epoch(epoch)
-            assert pixels(loaders[0]) == pixels(loaders[1])
+    check_every_order(local, found, threads)
     found.close()
 
 
