@@ -34,6 +34,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer
 
 from fastload._native import core
@@ -54,7 +55,7 @@ from fastload.remote.shared_files import dataset_folder, open_in_dataset, remove
 from fastload.store.checked import Bad
 from fastload.store.entries import Segment, ShardEntry
 from fastload.store.groups import GROUP_BYTES, Groups, SingleGroups
-from fastload.store.pages import pointed_in
+from fastload.store.pages import POINTER_BYTES, pointed_in
 from fastload.store.segment_file import SegmentFile
 from fastload.store.sidecar import Section, TablePart
 
@@ -140,6 +141,16 @@ class CachedFile:
         the first unit's bytes."""
         raise NotImplementedError
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state file, which begins with the states."""
+        return len(self.state)
+
+    def size_of(self, unit: int) -> int:
+        """Bytes of a unit, about."""
+        start, stop = self.range_of(unit)
+        return stop - start
+
     def exists(self, folder: int) -> bool:
         """Returns True if both files exist with their sizes; notes their identities. `folder`: the open
         folder."""
@@ -153,7 +164,7 @@ class CachedFile:
         self.identity, self.state_identity = identity_of(data), identity_of(state)
         return all(S_ISREG(file.st_mode) for file in (data, state)) and (data.st_size, state.st_size) == (
             self.entry.bytes,
-            len(self.state),
+            self.state_bytes,
         )
 
     def create(self, folder: int) -> None:
@@ -162,7 +173,7 @@ class CachedFile:
         for path in (self.state_path, self.path):  # the state first: no unit may be marked without its file
             with suppress(FileNotFoundError):
                 os.unlink(path.name, dir_fd=folder)
-        for path, size in ((self.path, self.entry.bytes), (self.state_path, len(self.state))):
+        for path, size in ((self.path, self.entry.bytes), (self.state_path, self.state_bytes)):
             file = open_entry(folder, path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 os.ftruncate(file, size)
@@ -174,7 +185,7 @@ class CachedFile:
     def drop(self, folder: int) -> int:
         """Removes both files, and returns the bytes of the disk that are free by then, but for those of an
         empty shard. Raises OSError."""
-        freed = -(_pages(0, len(self.state)) + PAGE)
+        freed = -(_pages(0, self.state_bytes) + PAGE)
         for path in (self.state_path, self.path):  # the state first: no unit may be marked without its file
             with suppress(FileNotFoundError):
                 freed += os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_blocks * 512
@@ -215,6 +226,8 @@ class CachedShard(CachedFile):
         columns: (unit, offset, size) of each column, by name.
         single: True if each group is one record, and group i is row i.
         beside: names of its loose objects, or its table of pages; None: it has neither.
+        pointed: places are those of pointers in pages.
+        is_plain: and no page is compressed.
     """
 
     entry: ShardEntry
@@ -225,8 +238,12 @@ class CachedShard(CachedFile):
         contradict each other."""
         if any(offset + size > entry.bytes for _, offset, size in section.columns):
             raise Bad(f"what its sidecar says of {entry.file} does not hold")
+        foreign = entry.foreign
+        self.pointed = foreign is not None and foreign.pages is not None and foreign.pointed
+        self.is_plain = self.pointed and foreign is not None and not foreign.compressed
         super().__init__(folder, entry, section.units + len(section.columns), ".lmdb")
         self._section, self._kept, self.single = section, kept, section.single
+        self._pointers: npt.NDArray[np.uint64] | None = None
         names = [name.decode("utf-8", "replace") for name, _, _ in section.columns]
         self._apart = [
             (name, offset, offset + size)
@@ -264,14 +281,34 @@ class CachedShard(CachedFile):
 
     @property
     def in_pages(self) -> bool:
-        """True if its units come by pages, which are compressed."""
+        """True if its units come by pages."""
         return self.entry.foreign is not None and self.entry.foreign.pages is not None
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state file, which has a pointer for each stored sample behind the states where places
+        are those of pointers, and images can be read by themselves."""
+        return len(self.state) + self.is_plain * POINTER_BYTES * self.entry.stored
+
+    @property
+    def pointers(self) -> npt.NDArray[np.uint64]:
+        """The pointers of stored samples that no file keeps, in memory; 0: not known."""
+        if self._pointers is None:
+            self._pointers = np.zeros(self.entry.stored, np.uint64)
+        return self._pointers
+
+    def size_of(self, unit: int) -> int:
+        """Bytes of a unit, about."""
+        foreign = self.entry.foreign
+        if self.pointed and foreign is not None and foreign.size is not None and unit < self.grouped:
+            return foreign.size // self.entry.stored
+        return super().size_of(unit)
 
     def record_in(self, row: int, start: int, data: Buffer) -> memoryview:
         """The bytes of a stored row's record, or of its image, in bytes from `start` of the file on."""
         at, size = self.groups.place(row)
         place = memoryview(data)[at - start : at - start + size]
-        return pointed_in(place) if self.entry.foreign is not None and self.entry.foreign.pointed else place
+        return pointed_in(place) if self.pointed else place
 
     def range_of(self, unit: int) -> tuple[int, int]:
         """(start, stop) of a unit in the file."""
@@ -459,7 +496,7 @@ class DatasetCache:
                     )
                     for part in parts:
                         missing = [file for file in part if not file.exists(folder)]
-                        room = sum(_pages(0, len(file.state)) + PAGE for file in missing)
+                        room = sum(_pages(0, file.state_bytes) + PAGE for file in missing)
                         room += sum(_room(0, file.entry.bytes) for file in missing if file.reserved)
                         if missing and self.root.grant(self.path, room, room):
                             for file in missing:
@@ -640,6 +677,35 @@ class DatasetCache:
         if self.root.writable:
             with suppress(OSError):  # then other processes find out by themselves
                 os.pwrite(self._files.of(shard.state_path, shard.state_identity), b"\0", unit)
+
+    # ---- pointers
+
+    def pointers(self, shard: CachedShard, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """The pointers of stored samples that lie near each other; 0: not known. See NOTE [ pages: images
+        without room ]."""
+        first, stop = int(rows.min()), int(rows.max()) + 1
+        try:
+            file = self._files.of(shard.state_path, shard.state_identity)
+            data = os.pread(file, (stop - first) * POINTER_BYTES, len(shard.state) + first * POINTER_BYTES)
+            if len(data) == (stop - first) * POINTER_BYTES:
+                return np.frombuffer(data, "<u8")[rows - first]
+        except OSError:
+            pass
+        return shard.pointers[rows]
+
+    def keep_pointers(
+        self, shard: CachedShard, rows: npt.NDArray[np.int64], pointers: npt.NDArray[np.uint64]
+    ) -> None:
+        """Notes the pointers of stored samples: in the state file, which has the room, or in memory."""
+        order = np.argsort(rows, kind="stable")
+        rows, pointers = rows[order], np.ascontiguousarray(pointers[order], "<u8")
+        cuts = np.flatnonzero(np.diff(rows) != 1) + 1
+        try:
+            file = self._files.of(shard.state_path, shard.state_identity)
+            for run, values in zip(np.split(rows, cuts), np.split(pointers, cuts), strict=True):
+                os.pwrite(file, values.tobytes(), len(shard.state) + int(run[0]) * POINTER_BYTES)
+        except OSError:
+            shard.pointers[rows] = pointers
 
     def close(self) -> None:
         """Ends the use of the folder; idempotent."""

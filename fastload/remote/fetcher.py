@@ -46,7 +46,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Buffer
 
@@ -57,10 +57,11 @@ from fastload.remote.dataset_cache import CachedFile, CachedShard, CachedSidecar
 from fastload.remote.failures import BytesCheck
 from fastload.remote.foreign import ForeignObjects
 from fastload.remote.objects import MOST, Objects, remote_error
+from fastload.remote.page_images import PageImages, PagesAtHand, keep_pointers, taken_of
 from fastload.remote.requests import LostObjectError, Pass, Request, Unit
 from fastload.store.entries import ForeignObject, ShardEntry
 from fastload.store.loose import LooseObject, object_at
-from fastload.store.pages import page_at
+from fastload.store.pages import Page, page_at
 from fastload.store.parquet_pages import content_of
 from fastload.store.segment_file import SegmentFile
 
@@ -134,6 +135,7 @@ class UnitRange:
         heals: the request that wants them from memory, whatever the cache says.
         owner: the pass for which they are fetched.
         reserved: bytes of room that are reserved for the pass to hold units of the span.
+        images: places of the units' images, if these alone are fetched.
     """
 
     shard: int
@@ -145,6 +147,17 @@ class UnitRange:
     heals: Request | None = None
     owner: Pass | None = None
     reserved: int = 0
+    images: PageImages | None = None
+
+    def taken(self, shard: CachedFile, unit: int, data: memoryview) -> tuple[int, Buffer]:
+        """(start in the shard, bytes) of a unit as a request takes it, of the span's bytes."""
+        start, stop = shard.range_of(unit)
+        if self.images is not None:
+            return start, self.images.taken(unit, self.start, data)
+        own = data[start - self.start : stop - self.start]
+        if isinstance(shard, CachedShard) and shard.pointed:
+            return start, taken_of(shard, unit, own)
+        return start, own
 
     def hold(self, shard: CachedFile, units: Iterable[int], data: memoryview) -> None:
         """Hands fetched units of the span to the pass, which holds those that it has not asked for yet."""
@@ -152,8 +165,8 @@ class UnitRange:
         if self.owner is None:
             return
         for unit in units:
-            start, stop = shard.range_of(unit)
-            self.owner.hold((self.shard, unit), start, data[start - self.start : stop - self.start])
+            if self.owner.takes((self.shard, unit)):
+                self.owner.hold((self.shard, unit), *self.taken(shard, unit, data))
 
     def give_back(self) -> None:
         """Gives the reserved room back; idempotent."""
@@ -168,7 +181,13 @@ def alone(shard: CachedFile, unit: Unit) -> UnitRange:
     return UnitRange(unit[0], unit[1], unit[1], start, stop)
 
 
-def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: int = 0) -> UnitRange:
+def around(
+    shard: CachedFile,
+    unit: Unit,
+    takes: Callable[[int], bool],
+    most: int = 0,
+    images: PageImages | None = None,
+) -> UnitRange:
     """The span of units around one that lie side by side and are taken.
 
     Args:
@@ -177,13 +196,15 @@ def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: in
         takes: returns True if a unit of the shard may be in the span; called once for each unit.
         most: most bytes of the span, unless the unit alone has more; 0: the span lies within the unit's block
             of RANGE_BYTES.
+        images: places of the units' images, if these alone are wanted; `takes` refuses others.
     """
     starts: Any
     stops: Any
     if isinstance(shard, CachedSidecar):
         count, (starts, stops) = len(shard.state), shard.ranges
     elif isinstance(shard, CachedShard) and unit[1] < shard.grouped:
-        count, starts, stops = shard.grouped, shard.groups.starts, shard.groups.stops
+        places = shard.groups if images is None else images
+        count, starts, stops = shard.grouped, places.starts, places.stops
     else:
         return alone(shard, unit)  # a column: they lie far apart
     first = last = unit[1]
@@ -213,7 +234,7 @@ def around(shard: CachedFile, unit: Unit, takes: Callable[[int], bool], most: in
     ):
         last += 1
     stop = stops[last] if first == last else max(stops[first : last + 1])
-    return UnitRange(unit[0], first, last, int(starts[first]), int(stop))
+    return UnitRange(unit[0], first, last, int(starts[first]), int(stop), images=images)
 
 
 def units_of(span: UnitRange) -> list[Unit]:
@@ -327,6 +348,13 @@ class UnitQueue:
         self._left = 0
 
 
+class Holds(Protocol):
+    """Returns True if bytes that were fetched for a span are those of the dataset. `size`: bytes of the
+    request; None: as many."""
+
+    def __call__(self, data: Buffer, size: int | None = None, /) -> bool: ...
+
+
 IN_FLIGHT_BYTES = 16 << 20
 """Most bytes in flight, which are in memory: 320 MB/s at a latency of 50 ms."""
 IN_FLIGHT = 96
@@ -380,6 +408,7 @@ class Fetcher:
         self._tasks: dict[asyncio.Task[None], UnitRange] = {}
         self._looking = False
         self._segments = asyncio.Lock()
+        self._pages = PagesAtHand()
         self._error = partial(remote_error, name)
 
     def begin(self, owner: Pass) -> None:
@@ -437,13 +466,13 @@ class Fetcher:
                     self.cache.give_back(self._shards[span.shard], span.start, span.stop)
             self._send(span)
 
-    def stop(self, error: RemoteError) -> list[asyncio.Task[None]]:
+    def stop(self, error: RemoteError) -> list[asyncio.Task[Any]]:
         """Ends all requests with an error, and all later ones. Returns the tasks that it cancelled."""
         self._stopped = error
         for span in self._tasks.values():
             if span.heals is not None:
                 span.heals.finish(error)
-        tasks = list(self._tasks)
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._pages.coming]
         for task in tasks:
             task.cancel()
         for owner in list(self._passes):
@@ -590,28 +619,40 @@ class Fetcher:
         """The span to fetch past the cache for a unit without room in it; the pass holds units that no
         request asks for yet."""
         owner, shard = self._pass_of(unit), self._shards[unit[0]]
+        images = self._images_near(unit)
         if owner is None or not owner.blocks:
-            return self._run(unit, self._asked_for)
+            return self._run(unit, self._asked_for, images=images)
         room = free = owner.free if self._large.may(owner) else 0
+        in_page = images is None and isinstance(shard, CachedShard) and shard.in_pages
 
         def takes(number: int, other: int) -> bool:
             nonlocal free
             if not self._asked_for(number, other):
-                start, stop = shard.range_of(other)
-                if not owner.needs(number, other) or stop - start > free:
+                size = shard.size_of(other) if images is None else images.size_of(other)
+                if not owner.needs(number, other) or size > free:
                     return False
-                free -= stop - start
+                free -= size
             return True
 
-        span = self._paid(self._run(unit, takes, BLOCK_MOST), unit)
+        most = shard.entry.bytes if in_page else BLOCK_MOST
+        span = self._paid(self._run(unit, takes, most, images), unit)
         span.owner, span.reserved = owner, room - free
         owner.reserve(span.reserved)
         return span
 
+    def _images_near(self, unit: Unit) -> PageImages | None:
+        """Places of the images near a unit, if that of the unit's is known."""
+        shard = self._shards[unit[0]]
+        if not isinstance(shard, CachedShard) or not shard.is_plain or unit[1] >= shard.grouped:
+            return None
+        found = PageImages(shard, self.cache, unit[1])
+        return found if found.knows(unit[1]) else None
+
     def _paid(self, span: UnitRange, unit: Unit) -> UnitRange:
         """Pays for a span with credit, and returns it."""
-        own = alone(self._shards[unit[0]], unit)
-        self._large.pay((span.stop - span.start) - (own.stop - own.start))
+        shard, images = self._shards[unit[0]], span.images
+        own = shard.size_of(unit[1]) if images is None else images.size_of(unit[1])
+        self._large.pay((span.stop - span.start) - own)
         return span
 
     def _pass_of(self, unit: Unit) -> Pass | None:
@@ -629,18 +670,28 @@ class Fetcher:
     def _asked_for(self, shard: int, number: int) -> bool:
         return (shard, number) in self._waiting
 
-    def _run(self, unit: Unit, takes: Callable[[int, int], bool], most: int = 0) -> UnitRange:
+    def _run(
+        self,
+        unit: Unit,
+        takes: Callable[[int, int], bool],
+        most: int = 0,
+        images: PageImages | None = None,
+    ) -> UnitRange:
         """The span of missing units around one that `takes` accepts, within a block of RANGE_BYTES, or of
-        `most` bytes."""
+        `most` bytes; of their images alone, where these are known."""
         number = unit[0]
         shard = self._shards[number]
         return around(
             shard,
             unit,
             lambda other: (
-                not shard.state[other] and (number, other) not in self._flying and takes(number, other)
+                not shard.state[other]
+                and (number, other) not in self._flying
+                and (images is None or images.knows(other))
+                and takes(number, other)
             ),
             most,
+            images,
         )
 
     # ---- what another process fetches
@@ -689,7 +740,7 @@ class Fetcher:
         error: RemoteError | None = None
         data: Buffer = b""
         good: list[int] = []
-        kept = False
+        kept, size = False, span.stop - span.start
         try:
             try:
                 data, good = await self._traced(span)
@@ -703,7 +754,7 @@ class Fetcher:
         finally:
             if span.kept:
                 self.cache.disclaim(shard, span.first, span.last)
-            self._bytes -= span.stop - span.start
+            self._bytes -= size
             self._flying.difference_update(units_of(span))
         self._settle(span, error, data, kept)
         span.hold(shard, good, memoryview(data))
@@ -720,8 +771,7 @@ class Fetcher:
             there = kept and shard.state[unit[1]]
             taken = None
             if not there or span.heals is not None:
-                start, stop = shard.range_of(unit[1])
-                taken = start, view[start - span.start : stop - span.start]
+                taken = span.taken(shard, unit[1], view)
             self._arrived(unit, None if there else taken)
             if span.heals is not None:
                 span.heals.arrived(unit, taken)
@@ -745,19 +795,21 @@ class Fetcher:
         shard, bad = self._shards[span.shard], set[int]()
         began = time.monotonic()
 
-        def holds(data: Buffer) -> bool:
+        def holds(data: Buffer, size: int | None = None, /) -> bool:
             nonlocal bad, began
             now = time.monotonic()
-            self._large.pace.note(span.stop - span.start, now - began)
-            self.fetched += span.stop - span.start
-            self.ranges += 1
+            size = span.stop - span.start if size is None else size
+            if size:
+                self._large.pace.note(size, now - began)
+                self.fetched += size
+                self.ranges += 1
             bad, began = shard.damaged(span.first, span.last, memoryview(data)), now
             return not bad
 
         data = await self._read(shard, span, holds)
         return data, [unit for unit in range(span.first, span.last + 1) if unit not in bad]
 
-    async def _read(self, file: CachedFile, span: UnitRange, holds: Callable[[Buffer], bool]) -> Buffer:
+    async def _read(self, file: CachedFile, span: UnitRange, holds: Holds) -> Buffer:
         """The bytes of a span, which `holds` checks. Raises RemoteError."""
         entry, check = file.entry, BytesCheck(holds)
         if not isinstance(entry, ShardEntry) or entry.foreign is None:
@@ -787,28 +839,69 @@ class Fetcher:
         return found
 
     async def _in_page(
-        self, file: CachedFile, span: UnitRange, foreign: ForeignObject, holds: Callable[[Buffer], bool]
+        self, file: CachedFile, span: UnitRange, foreign: ForeignObject, holds: Holds
     ) -> Buffer:
-        """The bytes of a span of one page, which is fetched and decompressed. Raises RemoteError."""
+        """The bytes of a span of one page. See NOTE [ pages: images without room ]. Raises RemoteError."""
+        assert isinstance(file, CachedShard)
         page = await self._said(file, lambda beside, _: page_at(beside, span.start, span.stop))
+        if span.images is not None:
+            found = await self._images_in(page, span, foreign, holds)
+            units = range(span.first, span.last + 1)
+            if all(span.images.holds(unit, span.start, found) for unit in units):
+                return found
+            ranges = [file.range_of(unit) for unit in units]
+            span.images, span.start, span.stop = None, ranges[0][0], max(stop for _, stop in ranges)
 
-        found, why = memoryview(b""), ""
+        def cut(whole: memoryview) -> memoryview:
+            return whole[span.start - page.start : span.stop - page.start]
+
+        async def fetch() -> memoryview:
+            whole = await self._page(page, foreign, lambda whole: holds(cut(whole), page.size))
+            if file.is_plain and not span.kept:
+                units = around(file, (span.shard, span.first), lambda _: True, file.entry.bytes)
+                keep_pointers(self.cache, file, units.first, units.last, page.start, whole)
+            return whole
+
+        if span.kept:
+            return cut(await fetch())
+        found = cut(await self._pages.get((span.shard, page.start), fetch))
+        holds(found, 0)  # they may have come for another span
+        return found
+
+    async def _images_in(
+        self, page: Page, span: UnitRange, foreign: ForeignObject, holds: Holds
+    ) -> memoryview:
+        """The bytes of a span of images in an uncompressed page: of the page, if it is at hand. Raises
+        RemoteError."""
+        if (whole := self._pages.there((span.shard, page.start))) is not None:
+            return whole[span.start - page.start : span.stop - page.start]
+        first = page.offset + page.size - (page.start + page.length)
+        if page.is_compressed or span.start + first < page.offset:
+            return memoryview(b"")
+        start, stop, check = first + span.start, first + span.stop, BytesCheck(holds)
+        return memoryview(await self._foreign.fetch(foreign.url, start, stop, check, foreign.etag))
+
+    async def _page(
+        self, page: Page, foreign: ForeignObject, holds: Callable[[memoryview], bool]
+    ) -> memoryview:
+        """The bytes of a page, which is fetched and decompressed, and which `holds` checks. Raises
+        RemoteError."""
+        whole, why = memoryview(b""), ""
 
         def fits(data: Buffer) -> bool:
-            nonlocal found, why
+            nonlocal whole, why
             try:
                 whole, why = memoryview(content_of(page, data)), ""
             except (ValueError, ArgumentError) as error:
                 why = str(error)
                 return False
-            found = whole[span.start - page.start : span.stop - page.start]
-            return holds(found)
+            return holds(whole)
 
         stop, check = page.offset + page.size, BytesCheck(fits)
         await self._foreign.fetch(foreign.url, page.offset, stop, check, foreign.etag)
         if why:
             raise LostObjectError(f"{foreign.shown}: {why}", sure=True)
-        return found
+        return whole
 
     async def _said(self, file: CachedFile, read: Callable[[SegmentFile, ShardEntry], T]) -> T:
         """The result of reading what lies beside a foreign shard, which is fetched where it is not here.

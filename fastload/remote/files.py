@@ -243,7 +243,10 @@ class RemoteFiles(DatasetFiles):
         self._firsts = np.fromiter((shard.first for shard in manifest.shards), np.int64, len(manifest.shards))
         stored = sum(shard.stored for shard in manifest.shards)
         self.mean_bytes = max(1, manifest.image_bytes // max(1, stored))
-        if any(shard.in_pages for shard in shards) and multiprocessing.parent_process() is None:
+        if (
+            any(shard.in_pages and not shard.is_plain for shard in shards)
+            and multiprocessing.parent_process() is None
+        ):
             session.folder.warn_of_pages(manifest.image_bytes)
         self._rows = [
             None if shard.rows is None else data[shard.rows].view("<u4") for shard in manifest.shards

@@ -248,11 +248,16 @@ class Pass:
         self._size += size
         self._room.size += size
 
-    def hold(self, unit: Unit, start: int, data: memoryview) -> None:
-        """Holds a unit's bytes, which begin at `start` of the shard, if a later sample needs the unit and
-        there is room."""
-        if unit in self._left and unit not in self._held and len(data) <= self.free:
-            self.reserve(len(data))
+    def takes(self, unit: Unit) -> bool:
+        """Returns True if a later sample needs a unit that is not held."""
+        return unit in self._left and unit not in self._held
+
+    def hold(self, unit: Unit, start: int, data: Buffer) -> None:
+        """Holds a unit's bytes, which begin at `start` of the shard, if `takes` is true of it and there is
+        room."""
+        size = memoryview(data).nbytes
+        if self.takes(unit) and size <= self.free:
+            self.reserve(size)
             self._held[unit] = start, bytes(data)
 
     def held(self, unit: Unit) -> tuple[int, bytes] | None:

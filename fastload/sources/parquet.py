@@ -25,7 +25,7 @@ from fastload.common.optional import optional
 from fastload.errors import PackError, RemoteError
 from fastload.remote.foreign import ForeignURL, Walk
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
-from fastload.sources.options import BoxFormat
+from fastload.sources.options import NO_COLUMNS, ColumnOptions
 from fastload.sources.protocol import (
     UNKNOWN,
     FileRanges,
@@ -74,7 +74,7 @@ class ParquetSource(NumberedInFiles):
     layout = "Parquet files"
     concurrent = True
 
-    def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:
+    def __init__(self, paths: list[str], options: ColumnOptions = NO_COLUMNS) -> None:
         super().__init__(paths, "row")
         self._parquet = optional("pyarrow.parquet", "packing Parquet")
         self._lock = threading.Lock()
@@ -101,12 +101,13 @@ class ParquetSource(NumberedInFiles):
         self._firsts = np.array(firsts, np.int64)
         if not firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
-        self._columns = columns_of(self.title, self._schema, box_format)
+        self._columns = columns_of(self.title, self._schema, options)
         if self._columns.has_pictures:
             self._columns.settle(self._group(*self._starts[0][:2]), self.paths[0])
         self.fields, self.classes = self._columns.fields, self._columns.classes
         self.form = self._columns.form
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
+        self.image_name = self._columns.image_name
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
     def _row_groups(self, number: int) -> list[int]:
@@ -190,13 +191,12 @@ class ParquetSource(NumberedInFiles):
         return Place(named, 0, os.stat(named).st_size)
 
     def begin_pages(self, pointed: bool) -> PageSlots | None:
-        """Begins to give the places in a single file in a store as those in its pages, if these are
-        compressed; None: places are in the file. Of images in the file each can be fetched by itself, once
-        its length is known: so lengths are read there.
+        """Begins to give the places in a single file in a store as those in its pages; None: places are in
+        the file, whose pages are not compressed.
 
         Args:
             pointed: as those of pointers, so that nothing is read of most pages; not where a picture may be
-                null.
+                null, or a page that is not compressed is large.
 
         Raises:
             PackError: a page is not as it should be.
@@ -206,11 +206,10 @@ class ParquetSource(NumberedInFiles):
             return None
         with self._open(path) as file:
             chunks = [self._chunk(file, group) for group in range(file.metadata.num_row_groups)]
-        if not any(chunk is not None and chunk.codec for chunk in chunks):
-            return None
-        if not pointed or self._with_files or (slots := self._pointed(chunks)) is None:
-            slots = self._slots = PageSlots()
-        return slots
+        found = self._pointed(chunks) if pointed and not self._with_files else None
+        if found is None and any(chunk is not None and chunk.codec for chunk in chunks):
+            found = self._slots = PageSlots()
+        return found
 
     def _pointed(self, chunks: Sequence[ColumnChunk | None]) -> PageSlots | None:
         """Notes places of pointers in all row groups; None: a page gives none. Raises PackError."""
@@ -356,6 +355,6 @@ def _holds_all(group: pq.RowGroupMetaData, columns: set[str]) -> bool:
 
 FILES = Files(
     lambda path: path.lower().endswith(".parquet"),
-    lambda patterns, boxes: ParquetSource(expand_all(patterns, "Parquet file"), boxes),
+    lambda patterns, columns: ParquetSource(expand_all(patterns, "Parquet file"), columns),
 )
 FOLDER = FILES.in_folder()

@@ -102,6 +102,7 @@ class ForeignObject:
             None: they lie in it as they are.
         size: bytes of an object of pages, or of all objects, where those of the shard are others.
         pointed: a place in a page begins with where the image lies in it; of an object of pages.
+        compressed: some pages are; if none is, each image can be read by itself once its place is known.
     """
 
     url: str
@@ -110,6 +111,7 @@ class ForeignObject:
     pages: Segment | None = None
     size: int | None = None
     pointed: bool = False
+    compressed: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """The form that the manifest stores."""
@@ -119,7 +121,8 @@ class ForeignObject:
         if self.objects is not None:
             stored |= {"objects": self.objects.to_json(), "bytes": self.size}
         if self.pages is not None:
-            stored |= {"pages": self.pages.to_json(), "bytes": self.size, "pointed": self.pointed}
+            stored |= {"pages": self.pages.to_json(), "bytes": self.size}
+            stored |= {"pointed": self.pointed, "compressed": self.compressed}
         return stored
 
     @property
@@ -492,7 +495,8 @@ def _parse_object(value: object, stored: int, what: str) -> ForeignObject | None
         part = _parse_segment(paged, f"the pages of {what}")
         if part.bytes % PAGE_BYTES:
             raise Bad(f"the pages of {what} have {part.bytes} bytes")
-        return ForeignObject(url, etag, None, part, size, content.get("pointed") is True)
+        pointed, compressed = content.get("pointed") is True, content.get("compressed") is not False
+        return ForeignObject(url, etag, None, part, size, pointed, compressed)
     part = _parse_segment(several, f"the names of {what}")
     if part.bytes < (stored + 1) * OFFSET_BYTES:
         raise Bad(f"the names of {what} have {part.bytes} bytes for {stored} samples")

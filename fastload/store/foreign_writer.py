@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from fastload._native import core
 from fastload.common.files import expanded
-from fastload.errors import PackError
+from fastload.errors import PackError, PackStoppedError
 from fastload.store.checked import Bad, get_object
 from fastload.store.entries import (
     ForeignObject,
@@ -99,6 +99,18 @@ class ForeignSamples:
         return len(self.places)
 
 
+def check_beside(schema: Schema, title: str) -> None:
+    """Raises PackStoppedError for fields that cannot lie beside images elsewhere; `title`: of their
+    source."""
+    for each in schema:
+        wide = each.is_column and each.row_bytes > ROW_MOST
+        if each != schema.image and (wide or not each.handler.can_be_added):
+            raise PackStoppedError(
+                f"{title}: field {each.name!r} ({each.kind}) cannot lie beside images that stay in a store: "
+                "pack the source with `fastload pack`"
+            )
+
+
 class ForeignWriter(HoldsLock):
     """Writes a dataset of foreign objects. See NOTE [ foreign: what is durable when ].
 
@@ -156,20 +168,13 @@ class ForeignWriter(HoldsLock):
         return sum(shard.count for shard in self._shards) + sum(map(len, self._pending))
 
     def begin(self, schema: Schema) -> None:
-        """Notes the fields of every sample, before the first object. Raises PackError: a resume had others,
-        or the fields cannot lie beside images elsewhere."""
+        """Notes the fields of every sample, as `check_beside` finds them, before the first object. Raises
+        PackError: a resume had others."""
         if self._schema is not None and self._schema != schema:
             raise PackError(
                 f"{self.out} was begun with other fields, so it cannot be resumed: --overwrite starts again"
             )
         self._schema = schema
-        for each in schema:
-            wide = each.is_column and each.row_bytes > ROW_MOST
-            if each != schema.image and (wide or not each.handler.can_be_added):
-                raise PackError(
-                    f"field {each.name!r} ({each.kind}) cannot lie beside images that stay in a store: pack "
-                    "the source with `fastload pack`"
-                )
 
     def add(self, samples: ForeignSamples) -> None:
         """Adds the samples of the next object, of at least one."""

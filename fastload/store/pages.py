@@ -56,6 +56,10 @@ class Page(NamedTuple):
     size: int
     codec: int
 
+    @property
+    def is_compressed(self) -> bool:
+        return self.codec % POINTED != CODECS.index("UNCOMPRESSED")
+
     def decompressed(self, data: Buffer) -> bytes:
         """Its bytes, decompressed. Raises ValueError: they are no such page; ArgumentError: pyarrow is
         missing."""
@@ -119,12 +123,13 @@ class PageSlots:
 
     Attributes:
         pointed: they have pointers.
+        compressed: some are compressed.
         bytes: bytes of the shard.
         content: bytes of all pages.
     """
 
     def __init__(self, pointed: bool = False) -> None:
-        self.pointed = pointed
+        self.pointed, self.compressed = pointed, False
         self._pages: list[Page] = []
         self._next = self.bytes = self.content = 0
 
@@ -132,6 +137,7 @@ class PageSlots:
         """Adds a page: its place in the object, its bytes decompressed, and its compression."""
         page = Page(self._next, length, offset, size, codec)
         self._pages.append(page)
+        self.compressed |= page.is_compressed
         self.bytes = page.start + length
         self.content += length
         self._next += (length + GROUP_BYTES + PAGE) // PAGE * PAGE

@@ -30,6 +30,7 @@ Read = Callable[[int, int], bytes]
 """Reads exactly so many bytes at an offset of the file."""
 Extents = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Offsets and sizes of values in the file, in bytes."""
+_Taken = tuple[npt.NDArray[np.bool_], Extents]
 
 _HEADER_FIRST, _HEADER_MOST = 256, 1 << 20
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
@@ -40,6 +41,8 @@ _DEPTH = 8
 _ROWS_MOST = 1 << 28
 """Limit on the rows of a row group whose places are noted, 16 bytes each."""
 _BLOCK = 1 << 16
+_WHOLE_MOST = 64 << 20
+"""Bytes of a page that is read whole although it is not compressed."""
 _U32 = struct.Struct("<I")
 
 
@@ -166,7 +169,7 @@ def value_places(read: Read, chunk: ColumnChunk, slots: PageSlots | None = None)
             raise ValueError(f"the page at byte {each.at:,} does not fit into its column")
         return _Body(read, each, chunk.codec, slots)
 
-    def plain(each: _Found) -> tuple[npt.NDArray[np.bool_], Extents]:
+    def plain(each: _Found) -> _Taken:
         page = body(each)
         given, first = page.given(chunk.levels)
         return given, _plain(page.read, first, page.end, int(given.sum()))
@@ -188,9 +191,10 @@ def pointer_places(read: Read, chunk: ColumnChunk, slots: PageSlots) -> Extents 
         ValueError: a page is not as it should be.
     """
 
-    def plain(each: _Found) -> tuple[npt.NDArray[np.bool_], Extents]:
+    def plain(each: _Found) -> _Taken | None:
         levels = 0 if each.kind == _DICTIONARY else chunk.levels
-        return np.ones(each.values, np.bool_), _add_pointed(slots, each, chunk, levels)
+        found = _add_pointed(slots, each, chunk, levels)
+        return None if found is None else (np.ones(each.values, np.bool_), found)
 
     return _places(read, chunk, plain, lambda each: _Body(read, each, chunk.codec, PageSlots()))
 
@@ -198,7 +202,7 @@ def pointer_places(read: Read, chunk: ColumnChunk, slots: PageSlots) -> Extents 
 def _places(
     read: Read,
     chunk: ColumnChunk,
-    plain: Callable[[_Found], tuple[npt.NDArray[np.bool_], Extents]],
+    plain: Callable[[_Found], _Taken | None],
     body: Callable[[_Found], _Body],
 ) -> Extents | None:
     """The place of each value of a column; None where a page gives none.
@@ -206,7 +210,8 @@ def _places(
     Args:
         read: reads the file.
         chunk: the column.
-        plain: (values that are there, their places) of a page of values, or of a dictionary.
+        plain: (values that are there, their places) of a page of values, or of a dictionary; None: it gives
+            none.
         body: the content of a page of numbers of values in the dictionary.
 
     Raises:
@@ -219,10 +224,14 @@ def _places(
         if each.kind == _DICTIONARY:
             if each.encoding not in (_PLAIN, _PLAIN_DICTIONARY):
                 return None
-            _, dictionary = plain(each)
+            if (taken := plain(each)) is None:
+                return None
+            dictionary = taken[1]
             continue
         if each.encoding == _PLAIN:
-            given, found = plain(each)
+            if (taken := plain(each)) is None:
+                return None
+            given, found = taken
         elif each.encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and dictionary is not None:
             page = body(each)
             given, first = page.given(chunk.levels)
@@ -235,9 +244,12 @@ def _places(
     return offsets, sizes
 
 
-def _add_pointed(slots: PageSlots, each: _Found, chunk: ColumnChunk, levels: int) -> Extents:
-    """Adds a page with pointers; returns the place of each, up to the page's end."""
+def _add_pointed(slots: PageSlots, each: _Found, chunk: ColumnChunk, levels: int) -> Extents | None:
+    """Adds a page with pointers; returns the place of each, up to the page's end. None: it is large, and its
+    values can be read by themselves."""
     length = each.whole - each.levels
+    if length > _WHOLE_MOST and not each.codec(chunk.codec):
+        return None
     if not 0 <= each.values <= length + chunk.rows or length + each.values * POINTER_BYTES > FILE_BYTES:
         raise ValueError(f"{each.values:,} values in a page of {length:,} bytes")
     codec = each.codec(chunk.codec) | POINTED | levels * LEVEL
