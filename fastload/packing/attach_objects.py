@@ -44,15 +44,15 @@ from fastload.packing.options import PackOptions, RunOptions
 from fastload.packing.summary import PackSummary, Tally
 from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.remote.hub_urls import is_hub, pinned
-from fastload.sources import Item, LooseObjects, Place, Placed, Source, foreign_objects
+from fastload.sources import Item, LooseObjects, Place, Placed, Source, checked, foreign_objects
 from fastload.sources.foreign import ForeignFiles
 from fastload.sources.notices import READ_WHOLE, Notices, to_json
-from fastload.sources.options import SourceOptions
+from fastload.sources.options import NO_COLUMNS, SourceOptions
 from fastload.sources.protocol import INDEX, attribute_of
 from fastload.store import DatasetChange, Field, Schema, ShardEntry
 from fastload.store.class_counts import labels_most
 from fastload.store.entries import ForeignObject
-from fastload.store.foreign_writer import OBJECTS, ForeignSamples, ForeignWriter
+from fastload.store.foreign_writer import OBJECTS, ForeignSamples, ForeignWriter, check_beside
 from fastload.store.form import from_json as form_from_json
 from fastload.store.form import to_json as form_to_json
 from fastload.store.kinds.base import SampleParts
@@ -145,7 +145,7 @@ class _FileParts:
         for url in urls:
             _check_storable(url.url)
         self._kind, self._urls = kind, urls
-        self._boxes = None if reading.objects is None else reading.objects.box_format
+        self._reading = reading
         known = json.dumps([[url.url, url.info.etag] for url in urls])
         self.digest = hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
         self.title, self.total = str(urls[0]), len(urls)
@@ -160,7 +160,8 @@ class _FileParts:
         url = self._urls[number]
 
         def opened() -> tuple[Source, range]:
-            source = self._kind.open([url], self._boxes)
+            options = self._reading
+            source = checked(self._kind.open([url], options.columns or NO_COLUMNS), options)
             if not isinstance(source, Placed) or not hasattr(source, "read_fields"):
                 raise PackError(f"{url}: nothing says where its images lie: pack it with `fastload pack`")
             return source, range(len(source))
@@ -234,7 +235,12 @@ class _ObjectsJob:
 
     def _schema(self, source: Source) -> Schema:
         """The image, and the fields that are taken beside it. Raises ArgumentError: there is none of that
-        name."""
+        name; PackStoppedError: one cannot lie there."""
+        found = self._taken_of(source)
+        check_beside(found, source.title)
+        return found
+
+    def _taken_of(self, source: Source) -> Schema:
         image = attribute_of(source, "image_field")
         if not image.is_rgb:
             raise PackError(f"{source.title}: its images are of {image}: pack it with `fastload pack`")
@@ -415,7 +421,8 @@ class _ObjectsJob:
         known = np.array(sizes, np.int32) if encoder is not None else None
         if slots is not None:
             content = slots.content if slots.pointed else None
-            own = replace(part.object, size=part.size, pointed=slots.pointed)
+            pointed, compressed = slots.pointed, slots.compressed
+            own = replace(part.object, size=part.size, pointed=pointed, compressed=compressed)
             return ForeignSamples(own, slots.bytes, table, values, known, None, slots.packed(), content)
         if part.size is not None:
             return ForeignSamples(part.object, part.size, table, values, known)

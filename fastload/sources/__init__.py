@@ -29,7 +29,7 @@ from fastload.sources import (
 )
 from fastload.sources.foreign import ForeignFiles, each_of, has_urls, in_folder, index_of, with_urls
 from fastload.sources.loose import LooseObjects
-from fastload.sources.options import BoxFormat, ObjectOptions, SourceOptions
+from fastload.sources.options import NO_COLUMNS, ColumnOptions, SourceOptions
 from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.sources.ray_data import with_rows
 from fastload.sources.tar import expanded_urls
@@ -58,7 +58,7 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
     Args:
         source: as for `pack`.
         options: `table` for columns of a .csv or .tsv, `lmdb` for keys, `layout` for a folder's files,
-            `objects` for boxes in a column.
+            `columns` for columns and members.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
@@ -67,15 +67,24 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
     given = expanded(source) if isinstance(source, str | os.PathLike) else with_rows(source)
     if has_urls(given):
         given = with_urls(given, options.storage_options, options.timeout)
-    found = choose(Given(given, options))
-    boxes = options.objects and options.objects.box_format
-    if boxes is not None and attribute_of(found, "box_format") != boxes:
+    return checked(choose(Given(given, options)), options)
+
+
+def checked(source: Source, options: SourceOptions) -> Source:
+    """A source that was opened. Raises ArgumentError: it takes none of the options for columns."""
+    columns = options.columns or NO_COLUMNS
+    if columns.box_format is not None and attribute_of(source, "box_format") != columns.box_format:
         raise ArgumentError(
-            f"box_format={boxes!r} (--box-format) is for a column of objects with their boxes "
+            f"box_format={columns.box_format!r} (--box-format) is for a column of objects with their boxes "
             "(bbox), in Parquet or Arrow files or a "
-            f"Dataset; {found.title} has none"
+            f"Dataset; {source.title} has none"
         )
-    return found
+    if columns.image is not None and attribute_of(source, "image_name") != columns.image:
+        raise ArgumentError(
+            f"image={columns.image!r} (--image) is for tars, Parquet and Arrow files in which samples have "
+            f"several images, and which do not say themselves which is meant; {source.title} is none"
+        )
+    return source
 
 
 def choose(given: Given) -> Source:
@@ -108,7 +117,7 @@ def _open_paths(given: Given) -> Source:
     assert isinstance(given.source, list | tuple)
     paths = [expanded(each) for each in given.source]
     if len(paths) == 1:
-        return choose(Given(paths[0], SourceOptions(objects=ObjectOptions(given.boxes))))
+        return choose(Given(paths[0], SourceOptions(columns=given.columns)))
     for path in paths:
         is_table = table.is_table(path)
         if os.path.isdir(path) or is_table:
@@ -123,7 +132,7 @@ def _open_paths(given: Given) -> Source:
                 "pack each by itself and join them with torch.utils.data.ConcatDataset, which "
                 "FastLoader reads natively"
             )
-    return _open_files(paths, given.boxes)
+    return _open_files(paths, given.columns)
 
 
 def _is_foreign(given: Given) -> bool:
@@ -134,7 +143,7 @@ def _open_foreign(given: Given) -> Source:
     """Files in a store, or images: those that URLs name, or that lie below one. Raises PackError,
     RemoteError."""
     found = _foreign(given)
-    return found.kind.open([*found.urls], given.boxes) if isinstance(found, ForeignFiles) else found
+    return found.kind.open([*found.urls], given.columns) if isinstance(found, ForeignFiles) else found
 
 
 def foreign_objects(source: object, options: SourceOptions) -> ForeignFiles | LooseObjects:
@@ -142,6 +151,8 @@ def foreign_objects(source: object, options: SourceOptions) -> ForeignFiles | Lo
     their own. Raises as `open_source` does."""
     found = _foreign(Given(with_urls(source, options.storage_options, options.timeout), options))
     assert isinstance(found, ForeignFiles | LooseObjects)
+    if isinstance(found, LooseObjects):
+        checked(found, options)
     return found
 
 
@@ -187,12 +198,12 @@ def _open_source(given: Given) -> Source:
     return given.source
 
 
-def _open_files(patterns: list[str], boxes: BoxFormat | None) -> Source:
+def _open_files(patterns: list[str], columns: ColumnOptions) -> Source:
     """Tars, or Parquet, Arrow or TFRecord files, by their names."""
     kinds = {_kind(pattern) for pattern in patterns}
     if len(kinds) > 1:
         raise PackError(f"{patterns[0]} and others: {_SEVERAL}")
-    return kinds.pop().open(patterns, boxes)
+    return kinds.pop().open(patterns, columns)
 
 
 def _kind(pattern: str) -> Files:
@@ -265,11 +276,11 @@ CHOICES: tuple[Choice, ...] = (
     Choice(lambda given: is_packed(given.path), _refuse_packed),
     layouts.FOLDER,
     # files, by their names
-    Choice(_is_named, lambda given: _open_files([given.path], given.boxes)),
+    Choice(_is_named, lambda given: _open_files([given.path], given.columns)),
     Choice(lambda given: isinstance(given.source, str) and not os.path.exists(given.path), _refuse_missing),
     layouts.FILE,
     Choice(
-        lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.boxes)
+        lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.columns)
     ),
     images.FILE,
     tar.COMPRESSED,

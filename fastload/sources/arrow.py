@@ -34,7 +34,7 @@ from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError
 from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
-from fastload.sources.options import BoxFormat
+from fastload.sources.options import NO_COLUMNS, ColumnOptions
 from fastload.sources.protocol import (
     UNKNOWN,
     Choice,
@@ -190,7 +190,7 @@ class ArrowSource(NumberedInFiles):
     layout = "Arrow files"
     concurrent = True
 
-    def __init__(self, paths: list[str], box_format: BoxFormat | None = None) -> None:
+    def __init__(self, paths: list[str], options: ColumnOptions = NO_COLUMNS) -> None:
         super().__init__(paths, "row")
         self._arrow = optional("pyarrow", "packing Arrow files")
         self._ranges = FileRanges(paths)
@@ -203,7 +203,7 @@ class ArrowSource(NumberedInFiles):
         self._firsts = np.cumsum([0, *(message.rows for _, message, _ in self._batches)])
         if not self._firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
-        self._columns = columns_of(self.title, self._schema, box_format)
+        self._columns = columns_of(self.title, self._schema, options)
         self._file_columns = file_columns(self._schema)
         self._files_of: dict[int, bool] = {}
         if self._columns.has_pictures:
@@ -211,6 +211,7 @@ class ArrowSource(NumberedInFiles):
         self.fields, self.classes = self._columns.fields, self._columns.classes
         self.form = self._columns.form
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
+        self.image_name = self._columns.image_name
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
     def _add_file(self, number: int) -> None:
@@ -419,9 +420,9 @@ def _in_folder(given: Given) -> list[str]:
 
 
 FOLDER = Choice(
-    lambda given: bool(_in_folder(given)), lambda given: ArrowSource(_in_folder(given), given.boxes)
+    lambda given: bool(_in_folder(given)), lambda given: ArrowSource(_in_folder(given), given.columns)
 )
 FILES = Files(
     lambda path: path.lower().endswith(".arrow"),
-    lambda patterns, boxes: ArrowSource(expand_all(patterns, "Arrow file"), boxes),
+    lambda patterns, columns: ArrowSource(expand_all(patterns, "Arrow file"), columns),
 )

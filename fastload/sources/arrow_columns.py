@@ -31,7 +31,7 @@ from fastload.sources.object_column import (
     object_columns,
     object_notices,
 )
-from fastload.sources.options import BoxFormat
+from fastload.sources.options import NO_COLUMNS, BoxFormat, ColumnOptions
 from fastload.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
@@ -57,6 +57,7 @@ class ArrowColumns:
         image_field: its field.
         names: name of each other column as a field.
         box_format: format of the boxes in columns of objects; None: there are none, or they are JSON.
+        image_name: the column of the image, as the user chose it.
         classes: names of the labels, of the sample or of its objects; None if there are none.
         notices: notices for the summary.
 
@@ -68,7 +69,8 @@ class ArrowColumns:
     image_field = Field(IMAGE_FIELD, "image")
     form: Form | None = None
 
-    def __init__(self, title: str, schema: pa.Schema, box_format: BoxFormat | None = None) -> None:
+    def __init__(self, title: str, schema: pa.Schema, options: ColumnOptions = NO_COLUMNS) -> None:
+        box_format, self.image_name = options.box_format, options.image
         self._types = optional("pyarrow", "packing Parquet and Arrow files").types
         self._title = title
         self._schema = schema
@@ -116,6 +118,13 @@ class ArrowColumns:
 
     def _image_column(self) -> str:
         can_be = [field.name for field in self._schema if self._is_image(field.type)]
+        if self.image_name is not None:
+            if self.image_name not in can_be:
+                raise PackError(
+                    f"{self._title}: image={self.image_name!r} (--image) is none of the columns that can be "
+                    f"images: {', '.join(can_be) or 'none'}"
+                )
+            return self.image_name
         named = [name for name in IMAGE_KEYS if name in can_be]
         if named:
             return named[0]
@@ -125,7 +134,8 @@ class ArrowColumns:
                 return str(found[0])
         how_many = "several columns" if can_be else "no column"
         raise PackError(
-            f"{self._title}: {how_many} of {', '.join(self._schema.names)} can be the image: name one 'image'"
+            f"{self._title}: {how_many} of {', '.join(self._schema.names)} can be the image: name one "
+            "'image', or give image= (--image)"
         )
 
     def _is_struct(self, kind: pa.DataType) -> bool:
@@ -137,13 +147,14 @@ class ArrowColumns:
         return bool(types.is_binary(kind) or types.is_large_binary(kind)) or self._is_struct(kind)
 
     def _field_names(self) -> dict[str, str]:
-        """The fields' names by column: the label's is ``label``."""
+        """The fields' names by column: the label's is ``label``; ``image`` is the chosen one alone."""
         others = [name for name in self._schema.names if name != self.image]
         integers = self._types.is_integer
         label = next(
             (name for name in LABEL_KEYS if name in others and integers(self._schema.field(name).type)), None
         )
-        names = {name: "label" if name == label else name for name in others}
+        own = {label: "label", IMAGE_FIELD: f"{IMAGE_FIELD}_"}
+        names = {name: own.get(name, name) for name in others}
         if len(set(self._schema.names)) < len(self._schema.names) or len(set(names.values())) < len(names):
             raise PackError(f"{self._title}: two columns of one name among {', '.join(self._schema.names)}")
         return names
@@ -331,7 +342,7 @@ def brief(error: Exception) -> str:
 
 
 def columns_of(
-    title: str, schema: pa.Schema, box_format: BoxFormat | None = None
+    title: str, schema: pa.Schema, options: ColumnOptions = NO_COLUMNS
 ) -> ArrowColumns | DeclaredColumns:
     """Fields of the columns of an Arrow schema: by its metadata, or else by their names and types. Raises
     as `ArrowColumns` does."""
@@ -339,10 +350,10 @@ def columns_of(
     try:
         fields, classes, form = declared(get_object(parse_json(meta[b"fastload.fields"]), "the metadata"))
     except (KeyError, Bad, ValueError):
-        return ArrowColumns(title, schema, box_format)
+        return ArrowColumns(title, schema, options)
     # Columns were added, renamed or left out since.
     if sorted(schema.names) != sorted(field.name for field in fields):
-        return ArrowColumns(title, schema, box_format)
+        return ArrowColumns(title, schema, options)
     return DeclaredColumns(fields, classes, form)
 
 
@@ -367,6 +378,7 @@ class DeclaredColumns:
 
     has_pictures = False
     box_format: BoxFormat | None = None
+    image_name: str | None = None
     notices: tuple[Notice, ...] = ()
     label_limits: Mapping[str, int] = MappingProxyType({})
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from fastload.common.folders import IMAGE_EXTENSIONS
 from fastload.common.spill import Texts
-from fastload.errors import ArgumentError, PackError
+from fastload.errors import PackError
 from fastload.sources.folder import encoded, image_rows, path_of
 from fastload.sources.notices import Notice, Notices
-from fastload.sources.options import BoxFormat
+from fastload.sources.options import ColumnOptions
 from fastload.sources.protocol import (
     INDEX,
     UNLABELLED,
@@ -86,11 +86,7 @@ def folder_source(path: str) -> ImagesSource:
     return found
 
 
-def _files_source(patterns: list[str], boxes: BoxFormat | None) -> ImagesSource:
-    if boxes is not None:
-        raise ArgumentError(
-            f"box_format={boxes!r} (--box-format) is for a column of objects: {patterns[0]} is an image"
-        )
+def _files_source(patterns: list[str], _: ColumnOptions) -> ImagesSource:
     paths = (path for pattern in patterns for path in expand(pattern, "image file"))
     title = patterns[0] if len(patterns) == 1 else f"{patterns[0]}, ..."
     return ImagesSource(title, (b"\0" + encoded(path) for path in paths), "", Notices())
@@ -99,5 +95,5 @@ def _files_source(patterns: list[str], boxes: BoxFormat | None) -> ImagesSource:
 FILES = Files(lambda path: path.lower().endswith(IMAGE_EXTENSIONS), _files_source)
 FILE = Choice(
     lambda given: os.path.isfile(given.path) and FILES.named(given.path),
-    lambda given: FILES.open([given.path], given.boxes),
+    lambda given: FILES.open([given.path], given.columns),
 )

@@ -262,11 +262,12 @@ _TAKEN_BY = {
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectOptions:
-    """Options for reading a column of objects, as detection datasets of Hugging Face have it.
+class ColumnOptions:
+    """Options for reading samples of columns or members: which is the image, and what a column of objects, as
+    detection datasets of Hugging Face have it, is.
 
     Raises:
-        ArgumentError: an unknown format.
+        ArgumentError: an unknown format, or no name.
     """
 
     box_format: BoxFormat | None = field(
@@ -274,12 +275,22 @@ class ObjectOptions:
         metadata=option(
             'format of the boxes in a column of objects, whose members become fields: "xywh", "xyxy", '
             '"cxcywh", ... Without it the column is JSON.',
-            "Format of the boxes in a column of objects (bbox, category) in Parquet and Arrow files; "
-            "without it the column is JSON.",
+            "Format of the boxes in a column of objects (bbox, category); without it the column is JSON.",
+        ),
+    )
+
+    image: str | None = field(
+        default=None,
+        metadata=option(
+            'image of several: a member (".right.jpg") or column.',
+            "The image of several: a member, as .right.jpg, or a column.",
+            metavar="NAME",
         ),
     )
 
     def __post_init__(self) -> None:
+        if self.image is not None and not (isinstance(self.image, str) and self.image.strip(".")):
+            raise ArgumentError(f"image={self.image!r} is no name of a member or a column")
         if self.box_format is not None and self.box_format not in BOX_SIDES:
             raise ArgumentError(f"box_format={self.box_format!r} is none of {', '.join(BOX_SIDES)}")
 
@@ -298,7 +309,7 @@ class SourceOptions:
     table: TableOptions | None = None
     lmdb: LmdbOptions | None = None
     layout: LayoutOptions | None = None
-    objects: ObjectOptions | None = None
+    columns: ColumnOptions | None = None
     storage_options: Mapping[str, object] | None = field(default=None, repr=False)
     timeout: float | str | None = None
 
@@ -324,7 +335,7 @@ READING: dict[str, Any] = {
     "table": TableOptions,
     "lmdb": LmdbOptions,
     "layout": LayoutOptions,
-    "objects": ObjectOptions,
+    "columns": ColumnOptions,
 }
 """The kinds of options for reading a source, by their place in SourceOptions."""
 
@@ -344,6 +355,10 @@ class SourceKeywords(TypedDict, total=False):
     masks: str | os.PathLike[str] | None
     split: str | None
     box_format: BoxFormat | None
+    image: str | None
+
+
+NO_COLUMNS = ColumnOptions()
 
 
 def split_pattern(pattern: str) -> tuple[str, str] | None:

@@ -52,7 +52,7 @@ from typing_extensions import Self
 from fastload.common.files import FILE_BYTES, open_regular, read_regular
 from fastload.errors import PackError
 from fastload.remote.foreign import ForeignFile, ForeignURL, Walk
-from fastload.sources.options import BoxFormat, SourceOptions
+from fastload.sources.options import NO_COLUMNS, ColumnOptions, SourceOptions
 from fastload.sources.pixels import Pixels
 from fastload.store import Field, Schema
 from fastload.store.checked import JSON_BYTES, get_object, parse_json
@@ -206,6 +206,7 @@ ABSENT: Mapping[str, Any] = MappingProxyType(
         # Nothing was left out; else `fastload.packing.summary.Notice`s for the summary, read when all is
         # packed
         "notices": (),
+        "image_name": None,  # it has one image; else the name of the one that the user chose
         "box_format": None,  # there is no column of objects; else the format of the boxes in it
     }
 )
@@ -242,9 +243,9 @@ class Given:
         return self.source if isinstance(self.source, str) else ""
 
     @property
-    def boxes(self) -> BoxFormat | None:
-        """The format of boxes that the user named."""
-        return None if self.options.objects is None else self.options.objects.box_format
+    def columns(self) -> ColumnOptions:
+        """The options for columns and members."""
+        return self.options.columns or NO_COLUMNS
 
     @cached_property
     def is_folder(self) -> bool:
@@ -300,11 +301,11 @@ class Files(NamedTuple):
 
     Attributes:
         named: returns True for a path of that kind.
-        open: the source of paths and patterns; the user may have named a format of boxes.
+        open: the source of paths and patterns.
     """
 
     named: Callable[[str], bool]
-    open: Callable[[list[str], BoxFormat | None], Source]
+    open: Callable[[list[str], ColumnOptions], Source]
 
     def in_folder(self) -> Choice:
         """The entry for a folder that holds such files, and no folders."""
@@ -314,7 +315,7 @@ class Files(NamedTuple):
 
         return Choice(
             lambda given: not given.folders and bool(inside(given)),
-            lambda given: self.open(inside(given), given.boxes),
+            lambda given: self.open(inside(given), given.columns),
         )
 
 

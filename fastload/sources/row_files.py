@@ -22,7 +22,7 @@ from fastload.errors import ArgumentError, PackError
 from fastload.remote.foreign import ForeignURL, Walk
 from fastload.sources.foreign import ForeignFiles
 from fastload.sources.names import field_name, image_name, label_name
-from fastload.sources.options import BoxFormat
+from fastload.sources.options import ColumnOptions
 from fastload.sources.protocol import (
     FileRanges,
     Files,
@@ -191,7 +191,7 @@ class RowFolder(NamedTuple):
                 raise PackError(f"{file.path}: no such object, which {self.title}/index.json names")
             by_path[url] = RowFile(url, file.rows)
 
-        def opened(paths: list[str], boxes: BoxFormat | None) -> Source:
+        def opened(paths: list[str], columns: ColumnOptions) -> Source:
             return RowSource(self._replace(files=[by_path[path] for path in paths]))
 
         return ForeignFiles(Files(by_path.__contains__, opened), [file.path for file in by_path.values()])  # type: ignore[misc]

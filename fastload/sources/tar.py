@@ -25,6 +25,7 @@ from fastload.sources.annotated import BOXES, MASK_NAMES, is_deep, label_map_in
 from fastload.sources.declaration import declared, image_of
 from fastload.sources.foreign import existing_urls
 from fastload.sources.notices import MEMBERS, Notice, Notices
+from fastload.sources.options import NO_COLUMNS, ColumnOptions
 from fastload.sources.pixels import read_npy
 from fastload.sources.protocol import (
     FIRST_TRIES,
@@ -456,7 +457,7 @@ def _with_nan(value: Value) -> Value:
 _LOSSLESS = ("png", "webp")
 
 
-def tar_source(patterns: list[str]) -> Source:
+def tar_source(patterns: list[str], options: ColumnOptions = NO_COLUMNS) -> Source:
     """The source of tars: of those that `fastload export` wrote, all alike, with the fields that they say;
     else by their members' names.
 
@@ -465,7 +466,7 @@ def tar_source(patterns: list[str]) -> Source:
     """
     tars = Tars(patterns)
     about = declaration_of(tars)
-    return TarSource(tars) if about is None else ExportedTar(tars, *about)
+    return TarSource(tars, options.image) if about is None else ExportedTar(tars, *about)
 
 
 class TarSource(TarSamples):
@@ -484,8 +485,10 @@ class TarSource(TarSamples):
 
     classes: tuple[str, ...] | None = None
 
-    def __init__(self, tars: Tars) -> None:
+    def __init__(self, tars: Tars, image: str | None = None) -> None:
         super().__init__(tars)
+        self.image_name = image
+        self._named = "" if image is None else image.removeprefix(".").lower()
         self._image, self._others = self._layout(0)
         for position in range(1, len(self)):
             if self._layout(position) != (self._image, self._others):
@@ -506,8 +509,9 @@ class TarSource(TarSamples):
                 f"{', '.join(self._others)}; rename one"
             )
 
-    @staticmethod
-    def _image_of(extensions: set[str]) -> str:
+    def _image_of(self, extensions: set[str]) -> str:
+        if self._named:
+            return self._named if self._named in extensions else ""
         for wanted in IMAGES:
             if wanted in extensions:
                 return wanted
@@ -518,15 +522,16 @@ class TarSource(TarSamples):
         image = self._image_of(extensions)
         if not image:
             raise PackError(
-                f"{self.name(position)}: no image among its members ({', '.join(sorted(extensions))})"
+                f"{self.name(position)}: no {f'.{self._named}' if self._named else 'image'} among its "
+                f"members ({', '.join(sorted(extensions))})"
             )
         return image, tuple(sorted(extensions - {image}))
 
     def _field(self, extension: str) -> Field:
         stem, _, ending = extension.rpartition(".")
         name = _field_name(extension)
-        if stem and ending in IMAGES:
-            return self._picture(extension, stem, ending)
+        if ending in IMAGES:
+            return self._picture(extension, stem or ending, ending)
         if ending == "cls":
             return Field(name, "int")
         if ending == "txt":
@@ -622,7 +627,7 @@ def _refuse_compressed(given: Given) -> Source:
     )
 
 
-FILES = Files(lambda path: path.lower().endswith(".tar"), lambda patterns, _: tar_source(patterns))
+FILES = Files(lambda path: path.lower().endswith(".tar"), tar_source)
 FOLDER = FILES.in_folder()
 COMPRESSED = Choice(
     lambda given: given.path.lower().endswith((".tgz", *(f".tar{ending}" for ending in COMPRESSIONS))),

@@ -21,7 +21,7 @@ from fastload.cli.attach import attach as command
 from fastload.errors import DatasetError, PackError, SampleError
 from fastload.packing import attach, export, index, pack, rebase, unpack, verify
 from fastload.packing.options import PackOptions, RunOptions
-from fastload.sources.options import LayoutOptions, LmdbOptions, ObjectOptions, TableOptions
+from fastload.sources.options import ColumnOptions, LayoutOptions, LmdbOptions, TableOptions
 from fastload.store import DatasetReader, Manifest
 
 
@@ -232,10 +232,11 @@ def test_options() -> None:
         "masks",
         "split",
         "box_format",
+        "image",
     }
     defaults = {
         name: getattr(kind(), name)
-        for kind in (PackOptions, RunOptions, TableOptions, LmdbOptions, LayoutOptions, ObjectOptions)
+        for kind in (PackOptions, RunOptions, TableOptions, LmdbOptions, LayoutOptions, ColumnOptions)
         for name in kind.__slots__
         if name in wanted
     }

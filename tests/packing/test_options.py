@@ -25,9 +25,9 @@ from fastload.errors import ArgumentError
 from fastload.packing.options import CHOICES, COMMANDS, LIMITS, OPTIONS, TYPES, PackOptions, RunOptions
 from fastload.sources.options import (
     BoxFormat,
+    ColumnOptions,
     LayoutOptions,
     LmdbOptions,
-    ObjectOptions,
     SourceOptions,
     TableOptions,
 )
@@ -48,7 +48,7 @@ FLAGS = {
 def options() -> dict[str, Any]:
     """Default of each option by name. That of max_pixels is None, for FASTLOAD_MAX_PIXELS, wherever a user
     gives it."""
-    kinds = (PackOptions, TableOptions, LmdbOptions, LayoutOptions, ObjectOptions, RunOptions)
+    kinds = (PackOptions, TableOptions, LmdbOptions, LayoutOptions, ColumnOptions, RunOptions)
     fields = [each for kind in kinds for each in dataclasses.fields(kind)]
     assert len({each.name for each in fields}) == len(fields), "an option lies in two of the objects"
     return {each.name: each.default for each in fields} | {"max_pixels": None}
@@ -69,7 +69,7 @@ def test_flags() -> None:
 def test_options_of_a_source() -> None:
     """Keywords go to the object that has them, and an object of which nothing is given is None."""
     assert SourceOptions.of(header=False, split=None, box_format="xywh") == SourceOptions(
-        table=TableOptions(header=False), objects=ObjectOptions("xywh")
+        table=TableOptions(header=False), columns=ColumnOptions("xywh")
     )
     with pytest.raises(TypeError, match=r"^quality: no option for reading a source$"):
         SourceOptions.of(quality=90)
@@ -79,7 +79,7 @@ def test_formats_of_boxes() -> None:
     """A user may name the formats that boxes can have, and no other."""
     assert get_args(BoxFormat) == tuple(BOX_SIDES)
     with pytest.raises(ArgumentError, match=r"^box_format='yxyx' is none of xyxy, xywh, "):
-        ObjectOptions("yxyx")  # type: ignore[arg-type]
+        ColumnOptions("yxyx")  # type: ignore[arg-type]
 
 
 def test_the_limit_of_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

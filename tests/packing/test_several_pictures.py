@@ -10,12 +10,16 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from packing_helpers import encoded, picture
 from PIL import Image
 
-from fastload.errors import PackError
-from fastload.packing import open_source
+from fastload.errors import ArgumentError, PackError
+from fastload.packing import export, open_source, pack
+from fastload.sources import Placed
+from fastload.sources.options import SourceOptions
 
 DEEP = np.arange(24 * 32, dtype=np.uint16).reshape(24, 32) * 80
 
@@ -59,6 +63,23 @@ class TestTar:
             "ids.npy": npy(np.arange(n)),
         }
         return found | {"feature.npy": npy(np.full((2, 3), n)), "json": b"{}"} | changed
+
+    def test_the_image_of_several(self, tmp_path: Path) -> None:
+        """The user may say which member is the image; then the others are the images beside it."""
+        path = write_tar(tmp_path / "x.tar", *(self.sample(n) for n in range(3)))
+        for name in (".right.jpg", "right.jpg"):
+            source = open_source(path, SourceOptions.of(image=name))
+            assert isinstance(source, Placed)
+            item, place = source.read(1), source.place(1)
+            assert item.image == self.sample(1)["right.jpg"]
+            assert item.values["jpg"] == self.sample(1)["jpg"]
+            assert place is not None
+            assert place.size == len(self.sample(1)["right.jpg"])
+            assert {field.name: field.kind for field in source.fields}["jpg"] == "image"
+        with pytest.raises(PackError, match=r"000: no \.left\.jpg among its members \(boxes\.npy, "):
+            open_source(path, SourceOptions.of(image="left.jpg"))
+        with pytest.raises(ArgumentError, match=r"^image=\'\' is no name of a member or a column$"):
+            SourceOptions.of(image="")
 
     def test_every_kind(self, tmp_path: Path) -> None:
         """The members beside the image become images, masks, boxes and rows, by their names and contents."""
@@ -162,3 +183,22 @@ class TestHuggingFace:
         source.read(1)
         with pytest.raises(PackError, match=r"x.parquet: row 2: its mask: a picture of colours \(RGB\)"):
             source.read(2)
+
+
+def test_the_image_of_several_columns(tmp_path: Path) -> None:
+    """The user may say which column is the image, unless the files say it themselves."""
+    pictures = {
+        name: [encoded(picture(n + seed, 24, 32)) for n in range(3)]
+        for seed, name in enumerate(("image", "right"))
+    }
+    columns = {name: [{"bytes": each, "path": None} for each in some] for name, some in pictures.items()}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    source = open_source(tmp_path / "x.parquet", SourceOptions.of(image="right"))
+    item = source.read(2)
+    assert (item.image, item.values["image_"]) == (pictures["right"][2], pictures["image"][2])
+    with pytest.raises(PackError, match=r"is none of the columns that can be images: image, right$"):
+        open_source(tmp_path / "x.parquet", SourceOptions.of(image="left"))
+    pack(tmp_path / "x.parquet", tmp_path / "out.fl", encode="keep")
+    export(tmp_path / "out.fl", tmp_path / "out.parquet")
+    with pytest.raises(ArgumentError, match=r"^image='right' \(--image\) is for tars, "):
+        open_source(tmp_path / "out.parquet", SourceOptions.of(image="right"))

@@ -22,7 +22,7 @@ from pictures import photo
 from PIL import Image
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
-from test_pack_from_url import EACH, TARS, Put, files, picture, there
+from test_pack_from_url import EACH, TARS, Put, files, picture, tar_of, there
 from typer.testing import CliRunner
 
 import fastload
@@ -224,6 +224,24 @@ def test_read(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> 
         objects.put("train-001.tar", files("tar")["train-000.tar"])
         changed = fastload.read(f"{s3_url}/train-{{000..002}}.tar", transform=MIDDLE, **store)
         assert [label for _, label in changed] == [*range(EACH), *range(EACH), *range(2 * EACH, 3 * EACH)]
+
+
+def test_several_images(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
+    """Of several images the user may choose one; what cannot lie beside it is refused where all is taken."""
+    there({"a.tar": tar_of(range(3), **{"right.jpg": picture(50)})})
+    options: dict[str, Any] = {"storage_options": seaweedfs.options()}
+    for image, numbers in ((None, [0, 1, 2]), (".right.jpg", [50, 50, 50])):
+        found = fastload.read(f"{s3_url}/a.tar", image=image, cache=tmp_path / "cache", **options)
+        shown = [Image.open(io.BytesIO(picture(number))).convert("RGB") for number in numbers]
+        assert [each.permute(1, 2, 0).numpy().tobytes() for each, _ in found] == [
+            each.tobytes() for each in shown
+        ]
+        assert [label for _, label in found] == [0, 1, 2]
+    with pytest.raises(PackError, match=r"a\.tar: field 'right' \(image\) cannot lie beside images"):
+        attach(f"{s3_url}/a.tar", tmp_path / "out.fl", **options)
+    with pytest.raises(ArgumentError, match=r"^image='x' \(--image\) is for tars, "):
+        there({"b.jpg": picture(1)})
+        attach(f"{s3_url}/b.jpg", tmp_path / "loose.fl", image="x", **options)
 
 
 def test_read_without_labels(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
