@@ -11,20 +11,22 @@ use, and nothing here recurses.
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, overload
 
 import numpy as np
 
 from fastload._native import core
-from fastload.common.files import read_regular
+from fastload.common.files import FILE_BYTES, read_regular
 from fastload.common.spill import Texts
-from fastload.errors import ArgumentError, PackError
+from fastload.errors import ArgumentError, PackError, RemoteError
+from fastload.remote.foreign import ForeignURL, Walk
 from fastload.sources.names import HEAD, field_name, image_name, is_picture, label_name
 from fastload.sources.protocol import (
     Choice,
@@ -55,6 +57,16 @@ _LISTS = {BYTES << 3 | 2: BYTES, FLOATS << 3 | 2: FLOATS, INTS << 3 | 2: INTS}
 _FIRST_VARINT, _FIRST_FIXED32 = 1 << 3, 1 << 3 | 5
 
 
+class Bytes(Protocol):
+    """Bytes, or something that reads them when it is asked."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> bytes: ...
+
+
 class Malformed(ValueError):
     """Bytes that are no Example; the message says why."""
 
@@ -80,25 +92,30 @@ def features(data: bytes, size: int, wanted: str | None = None) -> dict[str, Fea
         IndexError: `data` ends before all features, or the one wanted, were found.
     """
     found: dict[str, Feature] = {}
+    for name, feature in _entries(data, size):
+        if name in found or len(found) == _FEATURES_MOST:
+            raise Malformed(
+                f"the feature {name!r} twice" if name in found else f"more than {_FEATURES_MOST} features"
+            )
+        if feature is not None:
+            found[name] = feature
+            if name == wanted:
+                return found
+    return found
+
+
+def _entries(data: Bytes, size: int) -> Iterator[tuple[str, Feature | None]]:
+    """(name, feature) of each entry of the map; None: it has no list. Raises as `features`."""
     at = 0
     while at < size:
         at, end = _field(data, at, size, _FIRST, "an Example (a SequenceExample cannot be packed)")
         while at < end:
             at, entry_end = _field(data, at, end, _FIRST, "the features")
-            name, feature = _entry(data, at, entry_end)
-            if name in found or len(found) == _FEATURES_MOST:
-                raise Malformed(
-                    f"the feature {name!r} twice" if name in found else f"more than {_FEATURES_MOST} features"
-                )
-            if feature is not None:
-                found[name] = feature
-                if name == wanted:
-                    return found
+            yield _entry(data, at, entry_end)
             at = entry_end
-    return found
 
 
-def _entry(data: bytes, at: int, end: int) -> tuple[str, Feature | None]:
+def _entry(data: Bytes, at: int, end: int) -> tuple[str, Feature | None]:
     """The name and the feature of one entry of the map."""
     name, feature = "", None
     while at < end:
@@ -125,7 +142,7 @@ def _entry(data: bytes, at: int, end: int) -> tuple[str, Feature | None]:
     return name, feature
 
 
-def bytes_of(data: bytes, feature: Feature) -> list[tuple[int, int]]:
+def bytes_of(data: Bytes, feature: Feature) -> list[tuple[int, int]]:
     """(offset, size) of each value of a feature of kind BYTES. IndexError where `data` ends before the
     last of them begins."""
     found: list[tuple[int, int]] = []
@@ -171,7 +188,7 @@ def ints_of(data: bytes, feature: Feature) -> list[int]:
     return found
 
 
-def _field(data: bytes, at: int, end: int, wanted: int, what: str) -> tuple[int, int]:
+def _field(data: Bytes, at: int, end: int, wanted: int, what: str) -> tuple[int, int]:
     """Begin and end of the content of a field with a size, whose tag is at `at`."""
     tag, at = _varint(data, at)
     if tag != wanted:
@@ -182,7 +199,7 @@ def _field(data: bytes, at: int, end: int, wanted: int, what: str) -> tuple[int,
     return at, at + size
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: Bytes, at: int) -> tuple[int, int]:
     """A number below 2**64 and the offset after it."""
     byte = data[at]
     if byte < 0x80:
@@ -214,6 +231,8 @@ _NAMES = re.compile(r".*\.(tfrecords?|tfrec)|.*-\d{5,6}-of-\d{5,6}", re.IGNORECA
 _SHARD = re.compile(r"-\d{5,6}-of-\d{5,6}$")
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
+_PIECE = 64
+"""Bytes of a record in a store that are read together, at least."""
 _HEAD = 4096
 """Bytes of a record in which most have the beginning of the image."""
 _IMAGE_NAMES = ("image/encoded", "encoded", "image_bytes", "image_raw")
@@ -243,6 +262,64 @@ def one_split(folder: str, names: Sequence[str]) -> None:
 
 
 _ROW = struct.Struct("<IQQQ")  # file, record in the file, offset of its data, size
+
+
+class _Sparse:
+    """The data of a record in a store, read from front to back, but for pictures: of these only the first
+    HEAD bytes, as far as nobody asks for more; the others are 0.
+
+    Attributes:
+        data: the data.
+        holes: begin and end of what is left out.
+    """
+
+    def __init__(self, walk: Walk, offset: int, size: int) -> None:
+        self._walk, self._offset = walk, offset
+        self.data = bytearray(size)
+        self._first = self._last = 0  # what was read last
+        self.holes: list[tuple[int, int]] = []
+        for _, feature in _entries(self, size):
+            if feature is not None:
+                self._take(feature)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> bytes: ...
+    def __getitem__(self, at: int | slice) -> int | bytes:
+        start, stop = (at.start, at.stop) if isinstance(at, slice) else (at, at + 1)
+        if not self._first <= start <= stop <= self._last:
+            self._first, self._last = start, min(max(stop, start + _PIECE), len(self.data))
+            self._walk.seek(self._offset + start)
+            self.data[start : self._last] = self._walk.read(self._last - start)
+        return bytes(self.data[at]) if isinstance(at, slice) else self.data[at]
+
+    def _take(self, feature: Feature) -> None:
+        """Reads the values of a feature."""
+        if feature.kind != BYTES:
+            self[feature.begin : feature.end]
+            return
+        for at, size in bytes_of(self, feature):
+            if size > _PIECE and is_picture(self[at : at + HEAD]):
+                self.holes.append((max(at + HEAD, self._last), at + size))
+            else:
+                self[at : at + size]
+
+    def packed(self) -> bytes:
+        """The bytes that were read, as `unpacked` takes them."""
+        edges = [0, *(edge for hole in self.holes for edge in hole), len(self.data)]
+        parts = [bytes(self.data[start:stop]) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
+        return marshal.dumps((self.holes, parts))
+
+    @staticmethod
+    def unpacked(packed: bytes) -> bytes:
+        """The data."""
+        holes, parts = marshal.loads(packed)
+        gaps = [bytes(stop - start) for start, stop in holes]
+        return b"".join(part for both in zip(parts, [*gaps, b""], strict=True) for part in both)
 
 
 class TFRecordSource(Listed, NumberedInFiles):
@@ -284,12 +361,12 @@ class TFRecordSource(Listed, NumberedInFiles):
         self._kinds = {field.name: field for field in self.fields}
         counted = any(map(is_label, self.fields))
         self.classes: tuple[str, ...] | None = (
-            _class_names(os.path.dirname(paths[0])) if counted and "label" in self._names else None
+            _class_names(paths[0]) if counted and "label" in self._names else None
         )
 
     def _record(self, position: int) -> tuple[int, int, int, int]:
         """(file, record in the file, offset of its data, size) of a sample."""
-        found: tuple[int, int, int, int] = _ROW.unpack(self._rows[position])
+        found: tuple[int, int, int, int] = _ROW.unpack_from(self._rows[position])
         return found
 
     def numbered(self, position: int) -> tuple[int, int]:
@@ -301,7 +378,8 @@ class TFRecordSource(Listed, NumberedInFiles):
 
     def place(self, position: int) -> Place:
         number, _, offset, size = self._record(position)
-        head = self._ranges.read(number, offset, min(size, _HEAD))
+        known = self._known(position)
+        head = self._ranges.read(number, offset, min(size, _HEAD)) if known is None else known
         try:
             try:
                 at, length = self._only(head, features(head, size, self._image))
@@ -314,10 +392,18 @@ class TFRecordSource(Listed, NumberedInFiles):
 
     def read(self, position: int) -> Item:
         data = self.data(position)
-        name = self.name(position)
+        (at, size), values = self._read(position, data)
+        return Item(self.name(position), data[at : at + size], values)
+
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields besides the image."""
+        return self._read(position, self.surveyed(position))[1]
+
+    def _read(self, position: int, data: bytes) -> tuple[tuple[int, int], dict[str, Value]]:
+        """(offset and size of the image in a record's data, the other fields)."""
         try:
             found = features(data, len(data))
-            at, size = self._only(data, found)
+            place = self._only(data, found)
             more = found.keys() - self._names.keys() - {self._image}
             if more:
                 raise ValueError(
@@ -329,7 +415,18 @@ class TFRecordSource(Listed, NumberedInFiles):
             }
         except (ValueError, IndexError) as error:
             raise self._malformed(position, error) from error
-        return Item(name, data[at : at + size], values)
+        return place, values
+
+    def _known(self, position: int) -> bytes | None:
+        """The data of a record in a store without its pictures, as they were read with the headers; None: its
+        file lies on a disk."""
+        packed = self._rows[position][_ROW.size :]
+        return _Sparse.unpacked(packed) if packed else None
+
+    def surveyed(self, position: int) -> bytes:
+        """The data of a record, but for pictures of one in a store."""
+        known = self._known(position)
+        return self.data(position) if known is None else known
 
     def data(self, position: int) -> bytes:
         """The data of a record, checked by its checksum."""
@@ -379,19 +476,22 @@ def values_of(data: bytes, feature: Feature | None) -> list[int] | list[float] |
     return floats_of(data, feature) if feature.kind == FLOATS else ints_of(data, feature)
 
 
-def _class_names(folder: str) -> tuple[str, ...] | None:
-    """The lines of a folder's label.labels.txt; None if there is no such file that is text."""
+def _class_names(file: str) -> tuple[str, ...] | None:
+    """The lines of the label.labels.txt beside a file; None if there is no such file that is text."""
+    path = os.path.join(os.path.dirname(file), "label.labels.txt")
     try:
-        return (
-            tuple(
-                read_regular(os.path.join(folder, "label.labels.txt"), _NAMES_BYTES)
-                .decode("utf-8")
-                .splitlines()
-            )
-            or None
-        )
+        if isinstance(file, ForeignURL):
+            url = ForeignURL(path, file.objects)
+            data = url.whole() if url.size <= _NAMES_BYTES else b""
+        else:
+            data = read_regular(path, _NAMES_BYTES)
+        return tuple(data.decode("utf-8").splitlines()) or None
+    except RemoteError as error:
+        if not error.sure:
+            raise
     except (OSError, UnicodeDecodeError):
-        return None
+        pass
+    return None
 
 
 class _Survey:
@@ -407,7 +507,7 @@ class _Survey:
         failure: PackError | None = None
         for position in np.unique(np.linspace(0, len(source) - 1, SURVEYED).astype(np.int64)).tolist():
             try:
-                self._look(source.data(position))
+                self._look(source.surveyed(position))
             except (PackError, OSError) as error:  # noqa: PERF203
                 failure = failure or (
                     error
@@ -488,13 +588,19 @@ def _masked(data: bytes) -> int:
 
 
 def _index(ranges: FileRanges, number: int, rows: Texts) -> None:
-    """Adds the row of each record of a file, whose data are not read."""
+    """Adds the row of each record of a file, whose data are not read; of one in a store all but pictures is
+    read at the same time, so that nothing has to be fetched twice."""
     path, end = ranges.paths[number], ranges.size(number)
+    walk = Walk(path) if isinstance(path, ForeignURL) else None
     at = record = 0
     while at < end:
         if end - at < _HEADER.size + _CRC.size:
             raise PackError(f"{path}: it ends inside record {record}; copy it again")
-        header = ranges.read(number, at, _HEADER.size)
+        if walk is None:
+            header = ranges.read(number, at, _HEADER.size)
+        else:
+            walk.seek(at)
+            header = walk.read(_HEADER.size)
         size, crc = _HEADER.unpack(header)
         if _masked(header[:8]) != crc:
             if at == 0 and header.startswith(_COMPRESSED):
@@ -506,9 +612,20 @@ def _index(ranges: FileRanges, number: int, rows: Texts) -> None:
             raise PackError(f"{path}: {what} (the checksum of a record's length does not match)")
         if size > end - at - _HEADER.size - _CRC.size:
             raise PackError(f"{path}: it ends inside a record of {size:,} bytes; copy it again")
-        rows.append(_ROW.pack(number, record, at + _HEADER.size, size))
+        row = _ROW.pack(number, record, at + _HEADER.size, size)
+        if walk is not None:
+            row += _sparse(walk, at + _HEADER.size, size)
+        rows.append(row)
         record += 1
         at += _HEADER.size + size + _CRC.size
+
+
+def _sparse(walk: Walk, offset: int, size: int) -> bytes:
+    """The data of a record as `_Sparse.packed` has them; b"": it is no Example, which its reading says."""
+    try:
+        return _Sparse(walk, offset, size).packed() if size <= FILE_BYTES else b""
+    except (ValueError, IndexError):
+        return b""
 
 
 def _open_folder(given: Given) -> Source:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from record_helpers import JPEGS
 from test_record_sources import mds, write_lmdb
-from test_tfrecord_source import example, feature, sized, tfrecord, varint
+from tfrecord_maker import example, feature, sized, tfrecord, varint
 
 from fastload.errors import PackError
 from fastload.packing import open_source

@@ -21,10 +21,10 @@ from servers.azurite import Azurite
 from servers.nginx import Nginx
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
+from tfrecord_maker import example, framed
 from transfer_helpers import files_of
 from typer.testing import CliRunner
 
-from fastload._native import core
 from fastload.cli.main import app
 from fastload.errors import ArgumentError, PackError, RemoteError, RemoteMissingError
 from fastload.packing import attach, pack
@@ -78,25 +78,19 @@ def arrow_of(numbers: range) -> bytes:
 
 
 def tfrecord_of(numbers: range) -> bytes:
-    """A tf.train.Example with an image for each number."""
-
-    def masked(data: bytes) -> bytes:
-        crc = core.crc32c(data)
-        return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
-
-    def sized(number: int, data: bytes) -> bytes:
-        length, size = b"", len(data)
-        while size > 127:
-            length, size = length + bytes([size & 127 | 128]), size >> 7
-        return bytes([number << 3 | 2]) + length + bytes([size]) + data
-
-    records = []
-    for number in numbers:
-        feature = sized(1, b"image") + sized(2, sized(1, sized(1, picture(number))))
-        record = sized(1, sized(1, feature))
-        length = len(record).to_bytes(8, "little")
-        records += [length, masked(length), record, masked(record)]
-    return b"".join(records)
+    """A tf.train.Example with an image for each number, and what else such have."""
+    return framed(
+        *(
+            example(
+                **{
+                    "image/class/label": [number],
+                    "image/encoded": [picture(number)],
+                    "caption": [b"c%d" % number],
+                }
+            )
+            for number in numbers
+        )
+    )
 
 
 KINDS: dict[str, Callable[[range], bytes]] = {

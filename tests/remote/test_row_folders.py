@@ -1,4 +1,4 @@
-"""MDS shards and LitData chunks in a store give the samples of the folder on a disk, in any way."""
+"""TFRecord files, MDS shards and LitData chunks in a store give the samples of the folder on a disk."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import torch
 from servers.proxy import Proxy
 from servers.seaweedfs import SeaweedFS
 from test_attach_url import MIDDLE, opened
-from test_pack_from_url import Put, there
+from test_pack_from_url import Put, picture, there
+from tfrecord_maker import example, framed
 
 import fastload
 from fastload import PackedDataset
 from fastload.errors import FastloadError, PackError
 from fastload.packing import attach, pack
+from fastload.remote.foreign import ForeignObjects
 from fastload.remote.objects import Objects
 from fastload.store import Manifest
 
@@ -33,7 +35,7 @@ def named(sample: Any) -> dict[str, Any]:
     return sample if isinstance(sample, dict) else dict(zip(("image", "label"), sample, strict=True))
 
 
-@pytest.mark.parametrize("kind", ["mds", "litdata", "litdata-pairs"])
+@pytest.mark.parametrize("kind", ["tfrecord", "mds", "litdata", "litdata-pairs"])
 def test_the_same_samples(kind: str, tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> None:
     """Fields and images, by one object at a time, with small reads; what cannot lie beside images elsewhere
     is refused in a sentence."""
@@ -87,3 +89,36 @@ def test_what_is_wrong(tmp_path: Path, s3_url: str, there: Put, seaweedfs: Seawe
         objects.put(name, data)
     with pytest.raises(FastloadError, match="`fastload pack` reads it"):
         attach(s3_url, tmp_path / "out.fl", overwrite=True, **options)
+
+
+def test_tfrecord(
+    tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the pictures is read once, with the headers; names of classes lie beside the files; a record
+    that is none is that sample's error."""
+    records = [
+        example(**{"image/encoded": [picture(number)], "label": [number % 2], "text": [b"t%d" % number]})
+        for number in range(8)
+    ]
+    content, other_content = framed(*records), framed(*records[:2], b"no example")
+    there({"a-0.tfrecord": content, "a-1.tfrecord": other_content, "label.labels.txt": b"cat\ndog\n"})
+    asked, get = [], ForeignObjects.get
+
+    def counted(objects: ForeignObjects, url: str, start: int, stop: int, info: Any) -> Any:
+        asked.append(stop - start if url.endswith("a-0.tfrecord") else 0)
+        return get(objects, url, start, stop, info)
+
+    monkeypatch.setattr(ForeignObjects, "get", counted)
+    options: dict[str, Any] = {"storage_options": seaweedfs.options(), "on_error": "skip"}
+    summary = attach(f"{s3_url}/*.tfrecord", tmp_path / "out.fl", **options)
+    assert sum(asked) < 1.2 * len(content) + 1000
+    assert summary.samples == 10
+    ((name, reason),) = summary.skipped
+    assert (name, "the tag 110 in an Example" in reason) == (f"{s3_url}/a-1.tfrecord: record 2", True)
+    pack(f"{s3_url}/*.tfrecord", tmp_path / "packed.fl", encode="keep", **options)
+    found = opened(tmp_path / "out.fl", tmp_path / "cache", seaweedfs, transform=MIDDLE, fields=None)
+    assert found.classes == ["cat", "dog"]
+    for mine, other in zip(found, PackedDataset(tmp_path / "packed.fl", MIDDLE), strict=True):
+        assert torch.equal(mine["image"], other["image"])
+        assert (mine["label"], mine["text"]) == (other["label"], other["text"])
+    found.close()
