@@ -534,6 +534,14 @@ void fl_store_set_facts(fl_store *store, fl_facts *facts) { store->facts = facts
 
 fl_facts *fl_store_facts(const fl_store *store) { return store->facts; }
 
+bool fl_store_knows(const fl_store *store, uint64_t index) {
+    return store->facts && fl_facts_stamp(store->facts, index);
+}
+
+void fl_store_learn(const fl_store *store, uint64_t index, uint32_t crc, fl_span found) {
+    if (store->facts) fl_facts_learn(store->facts, index, stamp_of(crc), found);
+}
+
 bool fl_store_is_foreign(const fl_store *store, uint64_t index) {
     return store->shard[fl_store_shard_of(store, index)].foreign;
 }
@@ -542,7 +550,7 @@ bool fl_store_vouches(const fl_store *store, uint64_t index) {
     const shard *s = NULL;
     fl_store_row row = {0};
     if (find_shard(store, index, &s, NULL) || find_place(s, index, &row, NULL)) return false;
-    return !s->foreign || row.crc || (store->facts && fl_facts_stamp(store->facts, index));
+    return !s->foreign || row.crc || fl_store_knows(store, index);
 }
 
 size_t fl_store_head(const fl_store *store, uint64_t index, uint8_t *into) {

@@ -137,6 +137,13 @@ fl_store_foreign fl_store_reader_foreign(const fl_store_reader *reader);
 void fl_store_set_facts(fl_store *store, fl_facts *facts);
 fl_facts *fl_store_facts(const fl_store *store); /* NULL: nothing is */
 
+/* True if something is learnt of sample index. index < count. */
+bool fl_store_knows(const fl_store *store, uint64_t index);
+
+/* Notes that the image of sample index with that CRC32C is sound, and its entropy index, as if a reading had
+ * found it. Nothing is, where nothing is learnt. index < count. */
+void fl_store_learn(const fl_store *store, uint64_t index, uint32_t crc, fl_span found);
+
 /* True if sample index lies in a foreign shard. index < count. */
 bool fl_store_is_foreign(const fl_store *store, uint64_t index);
 

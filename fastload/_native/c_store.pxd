@@ -156,6 +156,8 @@ cdef extern from "store/store.h" nogil:
     void fl_store_set_facts(fl_store *store, fl_facts *facts)
     bint fl_store_is_foreign(const fl_store *store, uint64_t index)
     bint fl_store_vouches(const fl_store *store, uint64_t index)
+    bint fl_store_knows(const fl_store *store, uint64_t index)
+    void fl_store_learn(const fl_store *store, uint64_t index, uint32_t crc, fl_span found)
 
 cdef extern from "store/in_flight.h" nogil:
     enum:

@@ -6,7 +6,7 @@ from fastload._native.c_store cimport (
     fl_store_column, fl_store_column_size, fl_store_count, fl_store_create, fl_store_reader,
     fl_store_reader_create,
     fl_facts, fl_facts_create, fl_facts_free, fl_facts_keep, fl_store_reader_free, fl_store_reader_get,
-    fl_store_set_checksums, fl_store_set_facts, fl_store_set_rows, fl_store_vouches, fl_store_is_foreign,
+    fl_store_set_checksums, fl_store_set_facts, fl_store_set_rows, fl_store_vouches, fl_store_is_foreign, fl_store_knows, fl_store_learn,
     fl_store_place, fl_store_place_at, fl_store_place_offset, fl_store_shard_count, fl_store_shard_of,
     fl_store_shard_tree,
     fl_store_shards, fl_store_tree, fl_store_tree_column, FL_STORE_COLUMN_NAME,
@@ -312,6 +312,24 @@ cdef class Store:
             fl_facts_keep(self.facts, kept.ptr)
             self.kept = kept
         fl_store_set_facts(self.ptr, self.facts)
+
+    def knows(self, uint64_t index):
+        """True if something is learnt of the image of a sample."""
+        self._sample(index)
+        return bool(fl_store_knows(self.ptr, index))
+
+    def take_index(self, uint64_t index, uint32_t crc, const uint8_t[::1] entropy not None):
+        """Has readers know that the image of a sample with that CRC32C is sound, and its entropy index."""
+        cdef fl_span found
+        self._sample(index)
+        found.bytes, found.size = _first(entropy), <size_t>entropy.shape[0]
+        fl_store_learn(self.ptr, index, crc, found)
+
+    cdef int _sample(self, uint64_t index) except -1:
+        self._open()
+        if index >= fl_store_count(self.ptr):
+            raise _errors.ArgumentError(f"there is no sample {index} of {fl_store_count(self.ptr)}")
+        return 0
 
     def vouches(self, uint64_t index):
         """True if there is a checksum for the bytes of a sample in its shard's file, packed or learnt."""

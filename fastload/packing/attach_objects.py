@@ -377,6 +377,7 @@ class _ObjectsJob:
         values: dict[str, list[Any]] = {field.name: [] for field in beside}
         places: list[tuple[int, int, int]] = []
         sizes: list[tuple[int, int]] = []
+        indexes: list[bytes] = []
         objects: list[bytes] = []
         encoder = FieldEncoder(source, self._options) if self._check else None
         slots: PageSlots | None = None
@@ -407,6 +408,7 @@ class _ObjectsJob:
             if each.checked is not None:
                 crc, size = _noted(*each.checked, tally)
                 sizes.append(size)
+                indexes.append(each.checked[1].index or b"")
             places.append((each.place.offset, each.place.size, crc))
             if part.size is None:
                 assert isinstance(each.place.path, ForeignURL)
@@ -419,15 +421,16 @@ class _ObjectsJob:
             return None
         table, taken = _table(places, loose=part.size is None)
         known = np.array(sizes, np.int32) if encoder is not None else None
+        made = indexes if any(indexes) else None
         if slots is not None:
             content = slots.content if slots.pointed else None
             pointed, compressed = slots.pointed, slots.compressed
             own = replace(part.object, size=part.size, pointed=pointed, compressed=compressed)
-            return ForeignSamples(own, slots.bytes, table, values, known, None, slots.packed(), content)
+            return ForeignSamples(own, slots.bytes, table, values, known, None, slots.packed(), content, made)
         if part.size is not None:
-            return ForeignSamples(part.object, part.size, table, values, known)
+            return ForeignSamples(part.object, part.size, table, values, known, indexes=made)
         own = replace(part.object, size=_bytes_of(table))
-        return ForeignSamples(own, taken, table, values, known, objects)
+        return ForeignSamples(own, taken, table, values, known, objects, indexes=made)
 
 
 def _described(first: Source | None, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -508,6 +511,7 @@ def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
         values={name: values[:count] for name, values in samples.values.items()},
         sizes=None if samples.sizes is None else samples.sizes[:count],
         objects=None if samples.objects is None else samples.objects[:count],
+        indexes=None if samples.indexes is None else samples.indexes[:count],
         content=samples.content and samples.content * min(count, len(samples)) // len(samples),
     )
 

@@ -409,6 +409,7 @@ class Fetcher:
         self._looking = False
         self._segments = asyncio.Lock()
         self._pages = PagesAtHand()
+        self._brought: set[asyncio.Task[None]] = set()
         self._error = partial(remote_error, name)
 
     def begin(self, owner: Pass) -> None:
@@ -472,7 +473,7 @@ class Fetcher:
         for span in self._tasks.values():
             if span.heals is not None:
                 span.heals.finish(error)
-        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._pages.coming]
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._pages.coming, *self._brought]
         for task in tasks:
             task.cancel()
         for owner in list(self._passes):
@@ -918,8 +919,20 @@ class Fetcher:
         except (DatasetError, OSError) as error:
             raise LostObjectError(f"{file.entry.title}: {error}", sure=True) from None
 
-    async def _fetch_segment(self, beside: SegmentFile) -> None:
-        """Fetches a segment into the cache, or into memory where that takes none."""
+    def bring(self, segment: SegmentFile) -> None:
+        """Begins to fetch a segment into the cache, one after the other; it is no error where that fails."""
+
+        async def fetch() -> None:
+            with suppress(RemoteError):
+                await self._fetch_segment(segment, hold=False)
+
+        if self._objects is not None and self._stopped is None and not self.cache.full:
+            task = asyncio.get_running_loop().create_task(fetch())
+            self._brought.add(task)
+            task.add_done_callback(self._brought.discard)
+
+    async def _fetch_segment(self, beside: SegmentFile, hold: bool = True) -> None:
+        """Fetches a segment into the cache, or into memory where that takes none, and `hold` is true."""
         assert self._objects is not None
         async with self._segments:
             with suppress(OSError):
@@ -933,7 +946,7 @@ class Fetcher:
             try:
                 os.close(beside.opened())
             except OSError:
-                beside.held = bytes(body)
+                beside.held = bytes(body) if hold else None
 
     def _arrived(self, unit: Unit, taken: tuple[int, Buffer] | None = None) -> None:
         for request in self._waiting.pop(unit, ()):

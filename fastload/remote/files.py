@@ -37,7 +37,7 @@ from fastload.remote.credentials import sendable
 from fastload.remote.dataset_cache import CachedShard, CachedSidecar
 from fastload.remote.failures import BytesCheck
 from fastload.remote.kept_table import CachePlace
-from fastload.remote.learnt_images import LearntImages
+from fastload.remote.learnt_images import LearntImages, StoredIndexes
 from fastload.remote.manifest import check_places, read_manifest
 from fastload.remote.requests import HELD_BYTES, MEMORY_SHARE, Pass, PassShare, Request, Unit
 from fastload.remote.session import RemoteStatus, Session
@@ -101,6 +101,7 @@ class RemoteFiles(DatasetFiles):
         self.cache_folder = (default_folder() if cache is None else Path(expanded(cache))).absolute()
         self._session: Session | None = None
         self._learnt: LearntImages | None = None
+        self._indexes: StoredIndexes | None = None
         self._lock = threading.Lock()
         _alive.add(self)
         self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
@@ -262,6 +263,13 @@ class RemoteFiles(DatasetFiles):
             url, cache, size, _, _ = self._arguments
             folder = default_folder() if cache is None else Path(expanded(cache))
             self._learnt = LearntImages(CachePlace(os.fspath(folder), size), url, manifest, store)
+            shards = {
+                number: (shard, self.segment_file(foreign.indexes), partial(_sample_of, shard, rows))
+                for number, (shard, rows) in enumerate(zip(self._shards, self._rows, strict=True))
+                if (foreign := shard.entry.foreign) is not None and foreign.indexes is not None
+            }
+            bring = self.session.fetcher.bring
+            self._indexes = StoredIndexes(store, shards, bring) if shards else None
 
     def fetch_tables(self, shards: Iterable[int], name: str, heal: bool = False) -> None:
         """Fetches tables of the shards' sections which this host lacks, and waits for them.
@@ -496,6 +504,8 @@ class RemoteFiles(DatasetFiles):
         if not lacking:
             self.note(share)
             return None
+        if self._indexes is not None:
+            done = partial(_given, self._indexes, done)
         request = Request(lacking, self.mean_bytes * len(indices), owner, done, share=share)
         begin()
         self.session.add(request)
@@ -666,7 +676,7 @@ class RemoteFiles(DatasetFiles):
 
     def close(self) -> None:
         """Closes this process's session; idempotent."""
-        self._learnt = None
+        self._learnt = self._indexes = None
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -680,6 +690,21 @@ class RemoteFiles(DatasetFiles):
 
 
 _alive: weakref.WeakSet[RemoteFiles] = weakref.WeakSet()
+
+
+def _sample_of(shard: CachedShard, counting: npt.NDArray[np.uint32] | None, row: int) -> int:
+    """The sample of a stored row of a shard; -1: it does not count."""
+    if counting is None:
+        return shard.entry.first + row
+    at = int(np.searchsorted(counting, row))
+    return shard.entry.first + at if at < len(counting) and counting[at] == row else -1
+
+
+def _given(indexes: StoredIndexes, done: Callable[[Request], None] | None, request: Request) -> None:
+    """Gives readers the indexes of what has come, and then calls `done`."""
+    indexes.give(request.units)
+    if done is not None:
+        done(request)
 
 
 def _after_fork() -> None:

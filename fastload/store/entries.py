@@ -102,6 +102,8 @@ class ForeignObject:
             None: they lie in it as they are.
         size: bytes of an object of pages, or of all objects, where those of the shard are others.
         pointed: a place in a page begins with where the image lies in it; of an object of pages.
+        indexes: segment with the entropy index of each stored sample's image, where all were checked; None:
+            they are made when images are first read.
         compressed: some pages are; if none is, each image can be read by itself once its place is known.
     """
 
@@ -112,6 +114,7 @@ class ForeignObject:
     size: int | None = None
     pointed: bool = False
     compressed: bool = True
+    indexes: Segment | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The form that the manifest stores."""
@@ -123,6 +126,8 @@ class ForeignObject:
         if self.pages is not None:
             stored |= {"pages": self.pages.to_json(), "bytes": self.size}
             stored |= {"pointed": self.pointed, "compressed": self.compressed}
+        if self.indexes is not None:
+            stored["indexes"] = self.indexes.to_json()
         return stored
 
     @property
@@ -134,6 +139,17 @@ class ForeignObject:
     def beside(self) -> Segment | None:
         """The segment that says where its parts are."""
         return self.objects if self.pages is None else self.pages
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Every segment that it names."""
+        return tuple(each for each in (self.beside, self.indexes) if each is not None)
+
+    def with_segments(self, moved: Callable[[Segment], Segment]) -> ForeignObject:
+        """The entry with another in the place of each segment."""
+        parts = (None if each is None else moved(each) for each in (self.objects, self.pages, self.indexes))
+        objects, pages, indexes = parts
+        return replace(self, objects=objects, pages=pages, indexes=indexes)
 
     def checksum(self, size: int) -> int:
         """Stands for the CRC32C of an object of that size, of which nobody has read all: equal where the
@@ -238,21 +254,16 @@ class ShardEntry:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """Every segment that it names."""
-        beside = None if self.foreign is None else self.foreign.beside
-        return (*self.added.values(), *(each for each in (self.rows, beside) if each is not None))
+        rows = () if self.rows is None else (self.rows,)
+        return (*self.added.values(), *rows, *(() if self.foreign is None else self.foreign.segments))
 
     def with_segments(self, moved: Callable[[Segment], Segment]) -> ShardEntry:
         """The entry with another in the place of each segment."""
-        foreign = self.foreign
-        if foreign is not None and foreign.objects is not None:
-            foreign = replace(foreign, objects=moved(foreign.objects))
-        if foreign is not None and foreign.pages is not None:
-            foreign = replace(foreign, pages=moved(foreign.pages))
         return replace(
             self,
             rows=None if self.rows is None else moved(self.rows),
             added={name: moved(segment) for name, segment in self.added.items()},
-            foreign=foreign,
+            foreign=None if self.foreign is None else self.foreign.with_segments(moved),
         )
 
     @property
@@ -487,20 +498,27 @@ def _parse_object(value: object, stored: int, what: str) -> ForeignObject | None
         raise Bad(f"{what} is {shown(url)}, not a URL of at most {_URL_BYTES} characters")
     if etag is not None and len(get_str(etag, f"the ETag of {what}")) > _ETAG_BYTES:
         raise Bad(f"the ETag of {what} has {len(etag)} characters")
-    paged, several = content.get("pages"), content.get("objects")
+    paged, several, indexed = (content.get(name) for name in ("pages", "objects", "indexes"))
+    indexes = None if indexed is None else _parse_stored(indexed, stored, f"the indexes of {what}")
     if paged is several is None:
-        return ForeignObject(url, etag)
+        return ForeignObject(url, etag, indexes=indexes)
     size = get_int(content.get("bytes"), f"the size of {what}", 1, COUNT_LIMIT)
     if paged is not None:
         part = _parse_segment(paged, f"the pages of {what}")
         if part.bytes % PAGE_BYTES:
             raise Bad(f"the pages of {what} have {part.bytes} bytes")
         pointed, compressed = content.get("pointed") is True, content.get("compressed") is not False
-        return ForeignObject(url, etag, None, part, size, pointed, compressed)
-    part = _parse_segment(several, f"the names of {what}")
+        return ForeignObject(url, etag, None, part, size, pointed, compressed, indexes)
+    part = _parse_stored(several, stored, f"the names of {what}")
+    return ForeignObject(url, etag, part, None, size, indexes=indexes)
+
+
+def _parse_stored(value: object, stored: int, what: str) -> Segment:
+    """A segment of a value for each stored sample."""
+    part = _parse_segment(value, what)
     if part.bytes < (stored + 1) * OFFSET_BYTES:
-        raise Bad(f"the names of {what} have {part.bytes} bytes for {stored} samples")
-    return ForeignObject(url, etag, part, None, size)
+        raise Bad(f"{what} have {part.bytes} bytes for {stored} samples")
+    return part
 
 
 def parse_sidecars(value: object) -> tuple[Segment, ...]:

@@ -49,6 +49,7 @@ from fastload.store.progress import (
     is_packed_file,
 )
 from fastload.store.schema import Schema
+from fastload.store.segment_file import checked_value
 from fastload.store.shard import write_error
 from fastload.store.sidecar import (
     ROW_MOST,
@@ -59,6 +60,8 @@ from fastload.store.sidecar import (
     write_sidecar,
 )
 
+_INDEXES_MOST = 64 << 20
+"""Bytes of indexes after which a part is written."""
 PART_SAMPLES = 1 << 20
 """Samples after which a part is written: their places take 16 bytes each until then."""
 OBJECTS = "objects"
@@ -82,6 +85,7 @@ class ForeignSamples:
         objects: the value of each loose object, as `LooseObject.packed` makes it; None: it is one object.
         pages: the table of the object's pages, where places are in them; None: they are in the object.
         content: bytes of all images, about; None: those of their places.
+        indexes: the entropy index of each image; None: they were not made.
         values: by name of each other field, its values as `ForeignWriter.column` takes them.
         sizes: int32 (samples, 2), height and width of each image; None: not known.
     """
@@ -94,6 +98,7 @@ class ForeignSamples:
     objects: Sequence[builtins.bytes] | None = None
     pages: builtins.bytes | None = None
     content: int | None = None
+    indexes: Sequence[builtins.bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -184,7 +189,8 @@ class ForeignWriter(HoldsLock):
     @property
     def is_full(self) -> bool:
         """True once so much is pending that `commit` should come."""
-        return sum(map(len, self._pending)) >= PART_SAMPLES
+        held = sum(sum(map(len, each.indexes)) for each in self._pending if each.indexes is not None)
+        return sum(map(len, self._pending)) >= PART_SAMPLES or held >= _INDEXES_MOST
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Writes what is pending, so that a resume goes on behind it. Raises PackError: the disk is full or
@@ -234,6 +240,9 @@ class ForeignWriter(HoldsLock):
                     foreign = replace(foreign, objects=_written(file, path, packed_values(each.objects)))
                 if each.pages is not None:
                     foreign = replace(foreign, pages=_written(file, path, each.pages))
+                if each.indexes is not None:
+                    values = [checked_value(row, index) for row, index in enumerate(each.indexes)]
+                    foreign = replace(foreign, indexes=_written(file, path, packed_values(values)))
                 shards.append(
                     ShardEntry(
                         shard_name(len(self._shards) + len(shards)),

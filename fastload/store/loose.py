@@ -6,29 +6,24 @@ A foreign shard may be many objects, each the file of one image. Its bytes are t
 behind the other in the order of the samples, each at a multiple of PAGE and with more than GROUP_BYTES
 between two: so each is a unit of the cache by itself, is asked for by itself, and the gaps take no room in a
 sparse file. A segment says which object each is: a value for each stored sample, which is read where it lies
-when the object is asked for, so that no process holds all names. A value is checked by a CRC32C of its own,
-which covers the number of the sample.
+when the object is asked for, so that no process holds all names. See NOTE [ segments: values that are checked
+by themselves ].
 """
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fastload._native import core
 from fastload.errors import DatasetError, PackError
-from fastload.store.entries import OFFSET_BYTES
 from fastload.store.groups import GROUP_BYTES
-from fastload.store.segment_file import SegmentFile
+from fastload.store.segment_file import SegmentFile, checked_content, checked_value, value_at
 
 PAGE = 4096
-_CRC = struct.Struct("<I")
-_ENDS = struct.Struct("<QQ")
 _LIMIT = 8192
-"""Limit on the bytes of a value."""
+"""Limit on the bytes of a name and its tag."""
 
 
 def offsets_of(sizes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], int]:
@@ -54,30 +49,24 @@ class LooseObject(NamedTuple):
     def packed(self, row: int) -> bytes:
         """The value of a stored sample's object. Raises PackError: its name is too long."""
         text = f"{self.size}\0{self.etag or ''}\0{self.name}".encode("utf-8", "surrogatepass")
-        if len(text) + _CRC.size > _LIMIT:
+        if len(text) > _LIMIT:
             raise PackError(f"its name and tag have {len(text):,} bytes, more than can be stored")
-        return _CRC.pack(_crc(row, text)) + text
+        return checked_value(row, text)
 
     @classmethod
     def parsed(cls, row: int, value: bytes) -> LooseObject:
         """The object in a stored sample's value. Raises DatasetError: it is damaged."""
-        text = value[_CRC.size :]
-        if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != _crc(row, text):
+        if (text := checked_content(row, value)) is None:
             raise DatasetError(f"the name of object {row} is damaged: copy the dataset again")
+        return cls._of(text)
+
+    @classmethod
+    def _of(cls, text: bytes) -> LooseObject:
         size, etag, name = text.decode("utf-8", "surrogatepass").split("\0", 2)
         return cls(name, int(size), etag or None)
-
-
-def _crc(row: int, text: bytes) -> int:
-    return core.crc32c(f"{row} ".encode() + text)
 
 
 def object_at(file: SegmentFile, stored: int, row: int) -> LooseObject:
     """The object of a stored sample, of so many. Raises DatasetError: it is damaged; OSError: the segment is
     not there."""
-    head = file.read(row * OFFSET_BYTES, _ENDS.size)
-    start, stop = _ENDS.unpack(head) if len(head) == _ENDS.size else (1, 0)
-    first = (stored + 1) * OFFSET_BYTES
-    if not start <= stop <= min(start + _LIMIT, file.segment.bytes - first):
-        return LooseObject.parsed(row, b"")
-    return LooseObject.parsed(row, file.read(first + start, stop - start))
+    return LooseObject._of(value_at(file, stored, row, _LIMIT))

@@ -1,12 +1,24 @@
-"""SegmentFile: a segment that is read in parts, where it lies."""
+"""SegmentFile: a segment that is read in parts, where it lies; and values in it that are checked by
+themselves.
+
+NOTE [ segments: values that are checked by themselves ]
+A segment's checksum says nothing of a part that is read alone. So a value begins with a CRC32C of the rest,
+which covers the number of the sample: another sample's value, or a damaged one, is never taken for it.
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fastload.store.entries import Segment
+from fastload._native import core
+from fastload.errors import DatasetError
+from fastload.store.entries import OFFSET_BYTES, Segment
+
+_CRC = struct.Struct("<I")
+_ENDS = struct.Struct("<QQ")
 
 
 @dataclass
@@ -36,3 +48,35 @@ class SegmentFile:
             return os.pread(descriptor, size, self.offset + start)
         finally:
             os.close(descriptor)
+
+
+def checked_value(row: int, content: bytes) -> bytes:
+    """The value of a stored sample. See NOTE [ segments: values that are checked by themselves ]."""
+    return _CRC.pack(_crc(row, content)) + content
+
+
+def checked_content(row: int, value: bytes) -> bytes | None:
+    """The content of a stored sample's value; None: it is damaged."""
+    content = value[_CRC.size :]
+    return content if len(value) >= _CRC.size and _CRC.unpack_from(value)[0] == _crc(row, content) else None
+
+
+def _crc(row: int, content: bytes) -> int:
+    return core.crc32c(f"{row} ".encode() + content)
+
+
+def value_at(file: SegmentFile, stored: int, row: int, most: int) -> bytes:
+    """The content of the value of a stored sample, of so many; it has at most `most` bytes.
+
+    Raises:
+        DatasetError: it is damaged.
+        OSError: the segment is not there.
+    """
+    head = file.read(row * OFFSET_BYTES, _ENDS.size)
+    start, stop = _ENDS.unpack(head) if len(head) == _ENDS.size else (1, 0)
+    first = (stored + 1) * OFFSET_BYTES
+    fits = start <= stop <= min(start + _CRC.size + most, file.segment.bytes - first)
+    found = checked_content(row, file.read(first + start, stop - start)) if fits else None
+    if found is None:
+        raise DatasetError(f"value {row} of {file.segment.file} is damaged: copy the dataset again")
+    return found

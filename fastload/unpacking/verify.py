@@ -447,8 +447,9 @@ def _segments(manifest: Manifest) -> Iterator[tuple[Segment, int]]:
             yield shard.rows, 0
         for name, part in shard.added.items():
             yield part, 0 if manifest.schema[name].is_column else shard.stored
-        if shard.foreign is not None and shard.foreign.beside is not None:
-            yield shard.foreign.beside, 0 if shard.foreign.objects is None else shard.stored
+        if shard.foreign is not None:
+            for part in shard.foreign.segments:
+                yield part, 0 if part == shard.foreign.pages else shard.stored
 
 
 def _check_segment(folder: Path, segment: Segment, values: int) -> str:

@@ -114,6 +114,13 @@ static void vouched(void) {
     uint64_t indexes, bytes;
     fl_facts_learnt(facts, &indexes, &bytes);
     CHECK(indexes == 1 && bytes > 4);
+    CHECK(fl_store_knows(store, 0) && !fl_store_knows(store, 2));
+    fl_store_learn(store, 2, checksums[2], (fl_span){(const uint8_t *)text, 4});
+    CHECK(fl_store_knows(store, 2) && got(reader, store, 2, "other", &image) == FL_OK);
+    fl_buffer buffer = {0};
+    CHECK(fl_facts_known(facts, 2, fl_store_reader_foreign(reader).stamp, &buffer, &image) &&
+          image.size == 4);
+    fl_buffer_free(&buffer);
     fl_store_reader_free(reader), fl_store_close(store), fl_facts_free(facts), free_places(table);
     CHECK(fl_facts_live() == 0);
     check_live(0, 0);
