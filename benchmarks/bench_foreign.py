@@ -15,7 +15,8 @@ attach   bytes of the ranges that are asked for (without HTTP headers), requests
          reading everything is faster, and on a link that is too slow for that.
 bytes    what passes the proxy towards the loader, headers included, over the bytes of the images, epoch by
          epoch.
-rates    CPU of an epoch, first and later, over that of the packed dataset; first batch at 50 ms.
+rates    CPU of an epoch, first and later, over that of the packed dataset; first batch at 50 ms. Tars also as
+         attached with --check entropy.
 peers    the same tars, class after class, read by WebDataset and by Hugging Face's streaming: Pillow, signed
          URLs, a shuffle buffer of 1,000; two epochs with room for all in the cache, without latency.
 """
@@ -100,6 +101,10 @@ KINDS: dict[str, tuple[str, Callable[[list[Photo], int], Any]]] = {
 }
 
 
+CHECKED = "tar, checked"
+"""The tars, attached with --check entropy."""
+
+
 def prepare(servers: Servers, arguments: Any, work: Path) -> int:
     """Writes all objects, attaches them, and packs them; returns the bytes of the images."""
     photos = list(photographs(common.corpus(arguments.corpus, "in500"), arguments.times))
@@ -113,6 +118,8 @@ def prepare(servers: Servers, arguments: Any, work: Path) -> int:
                 objects.put(f"{kind}/{name}", data)
         attach(f"s3://{BUCKET}/{kind}/", work / f"{kind}.fl", storage_options=servers.direct)
     objects.close()
+    checked = work / f"{CHECKED}.fl"
+    attach(f"s3://{BUCKET}/tar/", checked, check="entropy", storage_options=servers.direct)
     pack(
         f"s3://{BUCKET}/tar/train-*.tar",
         work / "packed.fl",
@@ -213,7 +220,8 @@ class Foreign:
 
     def rates(self) -> None:
         self.servers.link(ROUND_TRIP_S)
-        rows: dict[str, list[Json]] = {kind: [] for kind in ("packed", *KINDS)}
+        kinds = (*KINDS, CHECKED)
+        rows: dict[str, list[Json]] = {kind: [] for kind in ("packed", *kinds)}
         for number in range(self.arguments.rounds):
             for kind, found in rows.items():
                 found.append(self.turn(kind, 2.0, 1 + LATER, number).result)
@@ -222,7 +230,7 @@ class Foreign:
             pairs = zip(rows[kind], rows["packed"], strict=True)
             return statistics.median(read(mine) / read(packed) for mine, packed in pairs)
 
-        for kind in KINDS:
+        for kind in kinds:
             self.target(
                 f"{kind}: CPU of epoch 1 / packed", ratio(kind, lambda r: r["epochs"][0]["cpu_s"]), 1.1
             )

@@ -56,10 +56,12 @@ from fastload.health import tracing
 from fastload.remote.dataset_cache import CachedFile, CachedShard, CachedSidecar, DatasetCache
 from fastload.remote.failures import BytesCheck
 from fastload.remote.foreign import ForeignObjects
+from fastload.remote.learnt_images import StoredIndexes
 from fastload.remote.objects import MOST, Objects, remote_error
 from fastload.remote.page_images import PageImages, PagesAtHand, keep_pointers, taken_of
 from fastload.remote.requests import LostObjectError, Pass, Request, Unit
 from fastload.store.entries import ForeignObject, ShardEntry
+from fastload.store.groups import SingleGroups
 from fastload.store.loose import LooseObject, object_at
 from fastload.store.pages import Page, page_at
 from fastload.store.parquet_pages import content_of
@@ -203,7 +205,8 @@ def around(
     if isinstance(shard, CachedSidecar):
         count, (starts, stops) = len(shard.state), shard.ranges
     elif isinstance(shard, CachedShard) and unit[1] < shard.grouped:
-        places = shard.groups if images is None else images
+        groups = shard.groups
+        places = images or (groups.near(unit[1]) if isinstance(groups, SingleGroups) else groups)
         count, starts, stops = shard.grouped, places.starts, places.stops
     else:
         return alone(shard, unit)  # a column: they lie far apart
@@ -410,6 +413,8 @@ class Fetcher:
         self._segments = asyncio.Lock()
         self._pages = PagesAtHand()
         self._brought: set[asyncio.Task[None]] = set()
+        self.indexes: StoredIndexes | None = None
+        """Those of images in foreign shards, given to readers as the images come."""
         self._error = partial(remote_error, name)
 
     def begin(self, owner: Pass) -> None:
@@ -469,7 +474,7 @@ class Fetcher:
 
     def stop(self, error: RemoteError) -> list[asyncio.Task[Any]]:
         """Ends all requests with an error, and all later ones. Returns the tasks that it cancelled."""
-        self._stopped = error
+        self._stopped, self.indexes = error, None
         for span in self._tasks.values():
             if span.heals is not None:
                 span.heals.finish(error)
@@ -763,6 +768,8 @@ class Fetcher:
     def _settle(self, span: UnitRange, error: RemoteError | None, data: Buffer, kept: bool) -> None:
         """Tells the requests that wait for a span how its fetch ended."""
         shard, view = self._shards[span.shard], memoryview(data)
+        if error is None and self.indexes is not None:
+            self.indexes.give(span.shard, span.first, span.last, self._bring)
         for unit in units_of(span):
             if error is not None:
                 self._failed(unit, error)
@@ -919,7 +926,7 @@ class Fetcher:
         except (DatasetError, OSError) as error:
             raise LostObjectError(f"{file.entry.title}: {error}", sure=True) from None
 
-    def bring(self, segment: SegmentFile) -> None:
+    def _bring(self, segment: SegmentFile) -> None:
         """Begins to fetch a segment into the cache, one after the other; it is no error where that fails."""
 
         async def fetch() -> None:

@@ -101,7 +101,6 @@ class RemoteFiles(DatasetFiles):
         self.cache_folder = (default_folder() if cache is None else Path(expanded(cache))).absolute()
         self._session: Session | None = None
         self._learnt: LearntImages | None = None
-        self._indexes: StoredIndexes | None = None
         self._lock = threading.Lock()
         _alive.add(self)
         self._firsts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
@@ -268,8 +267,7 @@ class RemoteFiles(DatasetFiles):
                 for number, (shard, rows) in enumerate(zip(self._shards, self._rows, strict=True))
                 if (foreign := shard.entry.foreign) is not None and foreign.indexes is not None
             }
-            bring = self.session.fetcher.bring
-            self._indexes = StoredIndexes(store, shards, bring) if shards else None
+            self.session.fetcher.indexes = StoredIndexes(store, shards) if shards else None
 
     def fetch_tables(self, shards: Iterable[int], name: str, heal: bool = False) -> None:
         """Fetches tables of the shards' sections which this host lacks, and waits for them.
@@ -504,8 +502,6 @@ class RemoteFiles(DatasetFiles):
         if not lacking:
             self.note(share)
             return None
-        if self._indexes is not None:
-            done = partial(_given, self._indexes, done)
         request = Request(lacking, self.mean_bytes * len(indices), owner, done, share=share)
         begin()
         self.session.add(request)
@@ -676,7 +672,7 @@ class RemoteFiles(DatasetFiles):
 
     def close(self) -> None:
         """Closes this process's session; idempotent."""
-        self._learnt = self._indexes = None
+        self._learnt = None
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -698,13 +694,6 @@ def _sample_of(shard: CachedShard, counting: npt.NDArray[np.uint32] | None, row:
         return shard.entry.first + row
     at = int(np.searchsorted(counting, row))
     return shard.entry.first + at if at < len(counting) and counting[at] == row else -1
-
-
-def _given(indexes: StoredIndexes, done: Callable[[Request], None] | None, request: Request) -> None:
-    """Gives readers the indexes of what has come, and then calls `done`."""
-    indexes.give(request.units)
-    if done is not None:
-        done(request)
 
 
 def _after_fork() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload._native import core
 from fastload.errors import FastloadError
@@ -16,10 +17,14 @@ from fastload.remote.dataset_cache import CachedShard
 from fastload.remote.kept_table import CachePlace, KeptTable
 from fastload.store.manifest import Manifest
 from fastload.store.reader import FACTS_BYTES
-from fastload.store.segment_file import SegmentFile, value_at
+from fastload.store.segment_file import SegmentFile, values_at
 
 _SLAB = 1 << 20
 """Bytes of one grant: indexes of about 600 images."""
+_TOGETHER = 4096
+"""Most rows of which the indexes are read together."""
+_INDEX_MOST = 1 << 24
+"""Limit on the bytes of an index."""
 
 
 class LearntImages(KeptTable):
@@ -57,43 +62,46 @@ class StoredIndexes:
         store: the open shards, which learn.
         shards: the shards in the cache that have indexes, each with its indexes and the function that tells
             the sample of a stored row; by number.
-        bring: begins to fetch a segment.
     """
 
     def __init__(
         self,
         store: core.Store,
         shards: Mapping[int, tuple[CachedShard, SegmentFile, Callable[[int], int]]],
-        bring: Callable[[SegmentFile], None],
     ) -> None:
-        self._store, self._shards, self._bring = store, shards, bring
+        self._store, self._shards = store, shards
         self._brought: set[int] = set()
 
-    def give(self, units: Iterable[tuple[int, int]]) -> None:
-        """Gives readers the indexes of images in units that have come. Damaged ones are left out: readers
-        make them anew."""
-        for number, unit in units:
-            if number in self._shards and unit < self._shards[number][0].grouped:
-                shard, file, sample_of = self._shards[number]
-                try:
-                    self._give(shard, file, sample_of, unit)
-                except OSError:
-                    if number not in self._brought:
-                        self._brought.add(number)
-                        self._bring(file)
+    def give(self, number: int, first: int, last: int, bring: Callable[[SegmentFile], None]) -> None:
+        """Gives readers the indexes of images in units first .. last of a shard, which have come. Damaged
+        ones are left out: readers make them anew. `bring` begins to fetch a segment."""
+        if number not in self._shards or last >= self._shards[number][0].grouped:
+            return
+        shard, file, sample_of = self._shards[number]
+        try:
+            with suppress(FastloadError):
+                self._give(shard, file, sample_of, shard.groups.records(first, last)[2])
+        except OSError:
+            if number not in self._brought:
+                self._brought.add(number)
+                bring(file)
 
     def _give(
-        self, shard: CachedShard, file: SegmentFile, sample_of: Callable[[int], int], unit: int
+        self,
+        shard: CachedShard,
+        file: SegmentFile,
+        sample_of: Callable[[int], int],
+        rows: npt.NDArray[np.int64],
     ) -> None:
-        for row in shard.groups.records(unit, unit)[2].tolist():
-            sample = sample_of(row)
-            with suppress(FastloadError):
-                if sample < 0 or self._store.knows(sample):
-                    continue
-                index = value_at(file, shard.entry.stored, row, shard.groups.place(row)[1])
-                if index:
-                    crc = int(shard.groups.checksums(np.array([row]))[0])
-                    self._store.take_index(sample, crc, index)
+        samples = [(row, sample) for row in rows.tolist() if (sample := sample_of(row)) >= 0]
+        lacking = {row: sample for row, sample in samples if not self._store.knows(sample)}
+        if not lacking or max(lacking) - min(lacking) >= _TOGETHER:
+            return
+        found = values_at(file, shard.entry.stored, min(lacking), max(lacking), _INDEX_MOST)
+        crcs = shard.groups.checksums(np.array([*lacking], np.int64)).tolist()
+        for (row, sample), crc in zip(lacking.items(), crcs, strict=True):
+            if index := found[row - min(lacking)]:
+                self._store.take_index(sample, crc, index)
 
 
 def _digest(manifest: Manifest) -> str:

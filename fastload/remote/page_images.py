@@ -19,18 +19,16 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastload.remote.dataset_cache import CachedShard, DatasetCache
+from fastload.store.groups import NEARBY, Numbered
 from fastload.store.pages import POINTER_BYTES, pointed_in
 
 _POINTER = struct.Struct("<II")
 _LENGTH = struct.Struct("<I")
-NEAR = 64
-"""Units before and behind one of which the images may come by the same request."""
 
 
 class PageImages:
@@ -43,7 +41,7 @@ class PageImages:
 
     def __init__(self, shard: CachedShard, cache: DatasetCache, unit: int) -> None:
         """Takes the shard, its cache, and a unit, around which the units are. Raises DatasetError."""
-        first, last = max(0, unit - NEAR), min(shard.grouped - 1, unit + NEAR)
+        first, last = max(0, unit - NEARBY), min(shard.grouped - 1, unit + NEARBY)
         places, sizes, rows = shard.groups.records(first, last)
         units = shard.groups.of(rows) - first
         counts = np.bincount(units, minlength=last - first + 1)
@@ -54,7 +52,7 @@ class PageImages:
         found = np.zeros((2, len(counts)), np.uint64)
         found[:, units[known]] = (places + offsets)[known] + np.array([[0], [1]], np.uint64) * lengths[known]
         found[0, units[known]] -= np.uint64(_LENGTH.size)
-        self.starts, self.stops = (_Numbered(each, first) for each in found)
+        self.starts, self.stops = (Numbered(each, first) for each in found)
 
     def knows(self, unit: int) -> bool:
         """Returns True if it is known where the image of a unit lies."""
@@ -75,25 +73,6 @@ class PageImages:
         """A unit as a request takes it, of bytes from `start` of the shard on."""
         at, stop = int(self.starts[unit]) - start + _LENGTH.size, int(self.stops[unit]) - start
         return _POINTER.pack(POINTER_BYTES, stop - at) + data[at:stop]
-
-
-class _Numbered:
-    """Numbers by the number of a unit, of units from `first` on; 0: of any other."""
-
-    def __init__(self, values: npt.NDArray[np.uint64], first: int) -> None:
-        self._values, self._first = values, first
-
-    @overload
-    def __getitem__(self, at: int) -> np.uint64: ...
-    @overload
-    def __getitem__(self, at: slice) -> npt.NDArray[np.uint64]: ...
-    def __getitem__(self, at: int | slice) -> np.uint64 | npt.NDArray[np.uint64]:
-        if isinstance(at, slice):
-            found: npt.NDArray[np.uint64] = self._values[at.start - self._first : at.stop - self._first]
-            return found
-        number = at - self._first
-        single: np.uint64 = self._values[number] if 0 <= number < len(self._values) else np.uint64(0)
-        return single
 
 
 def taken_of(shard: CachedShard, unit: int, data: memoryview) -> bytes:

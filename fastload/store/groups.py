@@ -7,7 +7,7 @@ that share a page of the disk cannot be counted one by one.
 
 from __future__ import annotations
 
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -117,6 +117,37 @@ class Groups:
         return self._starts[rows], self._sizes[rows], rows
 
 
+NEARBY = 128
+"""Groups before and behind one that may be fetched with it: records of GROUP_BYTES in a range of 4 MiB."""
+
+
+class Numbered:
+    """Numbers by the number of a group, of groups from `first` on: one, or those of a slice; 0: of any
+    other."""
+
+    def __init__(self, values: npt.NDArray[np.uint64], first: int) -> None:
+        self._values, self._first = values, first
+
+    @overload
+    def __getitem__(self, at: int) -> np.uint64: ...
+    @overload
+    def __getitem__(self, at: slice) -> npt.NDArray[np.uint64]: ...
+    def __getitem__(self, at: int | slice) -> np.uint64 | npt.NDArray[np.uint64]:
+        if isinstance(at, slice):
+            found: npt.NDArray[np.uint64] = self._values[at.start - self._first : at.stop - self._first]
+            return found
+        number = at - self._first
+        single: np.uint64 = self._values[number] if 0 <= number < len(self._values) else np.uint64(0)
+        return single
+
+
+class Near(NamedTuple):
+    """Starts and stops of groups that lie near one, by their numbers."""
+
+    starts: Numbered
+    stops: Numbered
+
+
 class _Ends:
     """Starts or stops of single groups, read in the table of their places: one by its number, or an array
     by a slice."""
@@ -173,6 +204,12 @@ class SingleGroups:
         ):
             raise DatasetError("its sidecar names places outside of its shards")
         return starts, sizes
+
+    def near(self, group: int) -> Near:
+        """The groups that lie near one, read at once. Raises DatasetError as `range` does."""
+        first = max(0, group - NEARBY)
+        starts, sizes = self.range(first, min(len(self), group + NEARBY + 1) - first)
+        return Near(Numbered(starts, first), Numbered(starts + sizes, first))
 
     def of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The groups that hold stored rows."""

@@ -12,13 +12,13 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from fastload._native import core
 from fastload.errors import DatasetError
 from fastload.store.entries import OFFSET_BYTES, Segment
 
 _CRC = struct.Struct("<I")
-_ENDS = struct.Struct("<QQ")
 
 
 @dataclass
@@ -65,18 +65,25 @@ def _crc(row: int, content: bytes) -> int:
     return core.crc32c(f"{row} ".encode() + content)
 
 
-def value_at(file: SegmentFile, stored: int, row: int, most: int) -> bytes:
-    """The content of the value of a stored sample, of so many; it has at most `most` bytes.
+def values_at(file: SegmentFile, stored: int, first: int, last: int, most: int) -> list[bytes | None]:
+    """The contents of the values of stored samples first .. last, of so many; None: one that is damaged, or
+    has more than `most` bytes. Raises OSError: the segment is not there."""
+    head = file.read(first * OFFSET_BYTES, (last - first + 2) * OFFSET_BYTES)
+    ends = struct.unpack(f"<{len(head) // OFFSET_BYTES}Q", head[: len(head) // OFFSET_BYTES * OFFSET_BYTES])
+    begin, room = (stored + 1) * OFFSET_BYTES, _CRC.size + most
+    pairs = list(pairwise(ends))
+    if len(pairs) <= last - first or not all(start <= stop <= start + room for start, stop in pairs):
+        return [None] * (last - first + 1)
+    data = file.read(begin + ends[0], ends[-1] - ends[0]) if begin + ends[-1] <= file.segment.bytes else b""
+    return [
+        checked_content(row, data[start - ends[0] : stop - ends[0]])
+        for row, (start, stop) in enumerate(pairs, first)
+    ]
 
-    Raises:
-        DatasetError: it is damaged.
-        OSError: the segment is not there.
-    """
-    head = file.read(row * OFFSET_BYTES, _ENDS.size)
-    start, stop = _ENDS.unpack(head) if len(head) == _ENDS.size else (1, 0)
-    first = (stored + 1) * OFFSET_BYTES
-    fits = start <= stop <= min(start + _CRC.size + most, file.segment.bytes - first)
-    found = checked_content(row, file.read(first + start, stop - start)) if fits else None
+
+def value_at(file: SegmentFile, stored: int, row: int, most: int) -> bytes:
+    """The content of one value, as `values_at`. Raises DatasetError: it is damaged; OSError."""
+    (found,) = values_at(file, stored, row, row, most)
     if found is None:
         raise DatasetError(f"value {row} of {file.segment.file} is damaged: copy the dataset again")
     return found
