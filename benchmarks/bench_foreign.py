@@ -17,8 +17,10 @@ bytes    what passes the proxy towards the loader, headers included, over the by
          epoch.
 rates    CPU of an epoch, first and later, over that of the packed dataset; first batch at 50 ms. Tars also as
          attached with --check entropy.
-peers    the same tars, class after class, read by WebDataset and by Hugging Face's streaming: Pillow, signed
-         URLs, a shuffle buffer of 1,000; two epochs with room for all in the cache, without latency.
+peers    the same objects, class after class, read by other libraries: Pillow, where they take a buffer to
+         shuffle one of 1,000; two epochs with room for all in the cache, without latency. Then each stops
+         after a third of an epoch, and goes on: how many photographs came never, or twice. LitData's needs
+         --litdata-python, one for which polars and s3fs are installed.
 """
 
 from __future__ import annotations
@@ -101,6 +103,19 @@ KINDS: dict[str, tuple[str, Callable[[list[Photo], int], Any]]] = {
 }
 
 
+BATCH = 64
+PEERS = {
+    "fastload, tars": ("fastload", "tar"),
+    "WebDataset, tars": ("webdataset", "tar"),
+    "Hugging Face streaming, tars": ("datasets", "tar"),
+    "fastload, Parquet": ("fastload", "parquet"),
+    "LitData, Parquet": ("litdata_parquet", "parquet"),
+    "fastload, objects": ("fastload", "loose"),
+    "LitData, objects": ("litdata_raw", "loose"),
+    "fastload, MDS": ("fastload", "mds"),
+    "Mosaic Streaming, MDS": ("streaming", "mds"),
+}
+"""By row: the library, and what it reads of the bucket."""
 CHECKED = "tar, checked"
 """The tars, attached with --check entropy."""
 
@@ -238,21 +253,47 @@ class Foreign:
             first = statistics.median(row["first_s"] for row in rows[kind])
             self.target(f"{kind}: first batch at 50 ms, s", first, 1.0)
 
+    def make_mds(self) -> None:
+        """Puts the photographs there as Mosaic's writer makes MDS shards of them, and attaches these."""
+        tree, out = self.work / "tree", self.work / "mds"
+        photos = photographs(common.corpus(self.arguments.corpus, "in500"), self.arguments.times)
+        for number, (image, label) in enumerate(photos):
+            (tree / f"{label:02}").mkdir(parents=True, exist_ok=True)
+            (tree / f"{label:02}" / f"{number:07}.jpg").write_bytes(image)
+        spec = {"mode": "make", "library": "streaming", "tree": str(tree), "out": str(out)}
+        take(self.servers, [sys.executable, HERE / "remote_peer.py"], spec, 300.0)
+        objects = open_objects(f"s3://{BUCKET}", self.servers.direct)
+        for path in out.iterdir():
+            objects.put(f"mds/{path.name}", path.read_bytes())
+        objects.close()
+        attach(f"s3://{BUCKET}/mds/", self.work / "mds.fl", storage_options=self.servers.direct)
+
     def peers(self) -> None:
         self.servers.link()
-        rows: dict[str, list[Json]] = {"tar": [], "webdataset": [], "datasets": []}
+        self.make_mds()
+        rows: dict[str, list[Json]] = {name: [] for name in PEERS}
         for number in range(self.arguments.rounds):
             for name, found in rows.items():
-                turn = self.turn(name, 2.0, 2, number) if name == "tar" else self.peer(name, number)
+                library, kind = PEERS[name]
+                turn = self.turn(kind, 2.0, 2, number) if library == "fastload" else self.peer(name, number)
                 found.append(told(turn, self.needed))
                 common.console.print(f"{name}: {found[-1]}", highlight=False)
+        for name, (library, _) in PEERS.items():
+            if library != "fastload":
+                found = self.peer(name, 0, mode="resume").result
+                common.console.print(f"{name}, resumed: {found.get('resume') or found}", highlight=False)
 
-    def peer(self, library: str, seed: int) -> Turn:
+    def peer(self, name: str, seed: int, mode: str = "train") -> Turn:
+        """A turn of another library; `mode` resume: it stops after a third of an epoch, and goes on."""
+        library, kind = PEERS[name]
         names = [f"train-{number:03}.tar" for number in range(self.arguments.shards)]
+        count = self.arguments.times * len(
+            list(common.corpus(self.arguments.corpus, "in500").glob("*/*.jpg"))
+        )
         spec = {
-            "mode": "train",
+            "mode": mode,
             "library": library,
-            "url": "",
+            "url": f"s3://{BUCKET}/{kind}",
             "urls": self.servers.signed("tar", names),
             "cache": str(self.work / "cache"),
             "limit": None,
@@ -261,9 +302,12 @@ class Foreign:
             "seed": seed,
             "workers": self.arguments.workers,
             "more": {},
+            "stop": count // 3 // BATCH,
+            "count": count,
         }
-        with common.note(library):
-            return take(self.servers, [sys.executable, HERE / "remote_peer.py"], spec)
+        python = self.arguments.litdata_python if library.startswith("litdata_") else sys.executable
+        with common.note(f"{name}, {mode}"):
+            return take(self.servers, [python, HERE / "remote_peer.py"], spec, 300.0)
 
 
 def told(turn: Turn, needed: int) -> Json:
@@ -290,6 +334,7 @@ def main() -> None:
     parser = common.parser(__doc__, rounds=3)
     parser.add_argument("--times", type=int, default=16, help="of the photographs (default %(default)s)")
     parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--litdata-python", default=sys.executable)
     parser.add_argument("--only", nargs="*", default=["attach", "bytes", "rates"])
     arguments = parser.parse_args()
     work = common.WORK / "foreign"

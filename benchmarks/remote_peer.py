@@ -63,9 +63,18 @@ def transformed(data: bytes) -> Any:
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
+def numbered(data: bytes, label: int) -> tuple[Any, int]:
+    """A sample for the batch; where NUMBERS is set, the number in the photograph's comment alone, which
+    bench_foreign.py wrote there."""
+    return (0, int.from_bytes(data[6:10], "big")) if NUMBERS in os.environ else (transformed(data), label)
+
+
+NUMBERS = "FASTLOAD_BENCH_NUMBERS"
+
+
 def sample(item: Json) -> tuple[Any, int]:
     """A sample of LitData or Streaming, for the batch."""
-    return transformed(item["image"]), int(item["label"])
+    return numbered(item["image"], int(item["label"]))
 
 
 # ---- LitData
@@ -83,13 +92,18 @@ def make_litdata(tree: Path, out: Path) -> None:
     litdata.optimize(read_item, inputs=files_of(tree), output_dir=str(out), chunk_bytes=CHUNK, num_workers=1)
 
 
-def load_litdata(spec: Json) -> Any:
-    """StreamingDataset in StreamingDataLoader; obstore is installed beside, and allowed plain HTTP, which
-    LitData does not do."""
-    import litdata
+def allow_http() -> None:
+    """Lets LitData read from this machine's server, which speaks plain HTTP."""
     from litdata.streaming import downloader
 
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
+
+
+def load_litdata(spec: Json) -> Any:
+    """StreamingDataset in StreamingDataLoader; obstore is installed beside."""
+    import litdata
+
+    allow_http()
     more = {} if spec["limit"] is None else {"max_cache_size": f"{spec['limit'] // 1000}kb"}
     dataset = litdata.StreamingDataset(
         spec["url"],
@@ -107,6 +121,81 @@ def load_litdata(spec: Json) -> Any:
     )
     return litdata.StreamingDataLoader(
         dataset, batch_size=BATCH, num_workers=spec["workers"], persistent_workers=True
+    )
+
+
+def use_environment(options: Json) -> None:
+    """Names the store as boto3, s3fs and Mosaic Streaming take it."""
+    os.environ |= {
+        "AWS_ENDPOINT_URL": options["endpoint"],
+        "S3_ENDPOINT_URL": options["endpoint"],
+        "AWS_ACCESS_KEY_ID": options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
+        "AWS_DEFAULT_REGION": options["region"],
+    }
+
+
+def load_litdata_raw(spec: Json) -> Any:
+    """StreamingRawDataset of class folders, its files cached, in torch's DataLoader."""
+    import litdata
+    import torch
+
+    use_environment(spec["options"])
+    allow_http()
+
+    class Dataset(litdata.StreamingRawDataset):  # type: ignore[misc,name-defined]
+        def __getitems__(self, indices: list[int]) -> list[tuple[Any, int]]:
+            labels = [int(self.items[each].path.split("/")[-2]) for each in indices]
+            return [
+                numbered(data, label)
+                for data, label in zip(super().__getitems__(indices), labels, strict=True)
+            ]
+
+    dataset = Dataset(spec["url"], cache_dir=spec["cache"], cache_files=True)
+    return _in_loader(torch, dataset, spec, shuffle=True)
+
+
+def parquet_sample(found: Any) -> tuple[Any, int]:
+    """A sample of LitData's Parquet, for the batch."""
+    image, label = found.values() if isinstance(found, dict) else found
+    return numbered(image["bytes"], int(label))
+
+
+def load_litdata_parquet(spec: Json) -> Any:
+    """StreamingDataset of Parquet files, which are indexed first, in StreamingDataLoader; it asks for spawned
+    workers."""
+    import litdata
+    from litdata.streaming.item_loader import ParquetLoader
+
+    use_environment(spec["options"])
+    allow_http()
+    litdata.index_parquet_dataset(spec["url"])
+
+    dataset = litdata.StreamingDataset(
+        spec["url"],
+        item_loader=ParquetLoader(),
+        cache_dir=spec["cache"],
+        shuffle=True,
+        seed=spec["seed"],
+        transform=parquet_sample,
+    )
+    return litdata.StreamingDataLoader(
+        dataset,
+        batch_size=BATCH,
+        num_workers=spec["workers"],
+        persistent_workers=True,
+        multiprocessing_context="spawn",
+    )
+
+
+def _in_loader(torch: Any, dataset: Any, spec: Json, **more: Any) -> Any:
+    """torch's DataLoader, or for a resume torchdata's, which has a state."""
+    if NUMBERS in os.environ:
+        from torchdata.stateful_dataloader import StatefulDataLoader
+
+        return StatefulDataLoader(dataset, batch_size=BATCH, num_workers=spec["workers"], **more)
+    return torch.utils.data.DataLoader(
+        dataset, batch_size=BATCH, num_workers=spec["workers"], persistent_workers=True, **more
     )
 
 
@@ -137,12 +226,14 @@ def load_streaming(spec: Json) -> Any:
     """StreamingDataset in torch's DataLoader, as its documentation has it."""
     import torch
 
+    use_environment(spec["options"])
     streaming = import_streaming()
     streaming.base.util.clean_stale_shared_memory()  # of a turn that was ended
 
     class Dataset(streaming.StreamingDataset):  # type: ignore[misc,name-defined]
         def __getitem__(self, at: Any) -> Any:
-            return sample(super().__getitem__(at))
+            found = super().__getitem__(at)
+            return sample({"image": found["jpg"], "label": found["cls"]} if "jpg" in found else found)
 
     dataset = Dataset(
         remote=spec["url"],
@@ -153,6 +244,8 @@ def load_streaming(spec: Json) -> Any:
         cache_limit=spec["limit"],
         **spec["more"],
     )
+    if NUMBERS in os.environ:
+        return streaming.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=spec["workers"])
     return torch.utils.data.DataLoader(
         dataset, batch_size=BATCH, num_workers=spec["workers"], persistent_workers=True
     )
@@ -177,7 +270,7 @@ def make_webdataset(tree: Path, out: Path) -> None:
 
 def tar_sample(found: tuple[bytes, bytes]) -> tuple[Any, int]:
     """A sample of WebDataset, for the batch."""
-    return transformed(found[0]), int(found[1])
+    return numbered(found[0], int(found[1]))
 
 
 def load_webdataset(spec: Json) -> Any:
@@ -219,14 +312,7 @@ def load_datasets(spec: Json) -> Any:
     found = found.shuffle(seed=spec["seed"], buffer_size=WDS_BUFFER).map(
         made, remove_columns=found.column_names
     )
-    loader = torch.utils.data.DataLoader(
-        found.with_format("torch"),
-        batch_size=BATCH,
-        num_workers=spec["workers"],
-        persistent_workers=True,
-        collate_fn=_pairs,
-    )
-    return loader
+    return _in_loader(torch, found.with_format("torch"), spec, collate_fn=_pairs)
 
 
 def _pairs(rows: list[Json]) -> tuple[Any, list[int]]:
@@ -242,6 +328,8 @@ LOADERS = {
     "streaming": load_streaming,
     "webdataset": load_webdataset,
     "datasets": load_datasets,
+    "litdata_raw": load_litdata_raw,
+    "litdata_parquet": load_litdata_parquet,
 }
 
 
@@ -254,7 +342,7 @@ def train(spec: Json) -> Json:
     if spec["library"] == "streaming":
         import_streaming()
     else:
-        __import__(spec["library"])
+        __import__(spec["library"].partition("_")[0])
     began = time.perf_counter()
     loader = LOADERS[spec["library"]](spec)
     open_s = time.perf_counter() - began
@@ -280,6 +368,28 @@ def train(spec: Json) -> Json:
     return {"open_s": open_s, "first_s": first_s, "epochs": epochs, "classes": sum(classes) / len(classes)}
 
 
+def resume(spec: Json) -> Json:
+    """Stops after some batches of the first epoch, and goes on in a new loader: how many samples came never,
+    and how many twice."""
+    os.environ[NUMBERS] = "1"
+    random.seed(spec["seed"])
+    loader, seen = LOADERS[spec["library"]](spec), list[int]()
+    if not hasattr(loader, "state_dict"):
+        return {"resume": "no state"}
+    for at, (_, numbers) in enumerate(loader, 1):
+        seen += [int(each) for each in numbers]
+        if at == spec["stop"]:
+            state = loader.state_dict()
+            break
+    del loader
+    random.seed(spec["seed"])
+    loader = LOADERS[spec["library"]](spec)
+    loader.load_state_dict(state)
+    for _, numbers in loader:
+        seen += [int(each) for each in numbers]
+    return {"resume": f"{spec['count'] - len(set(seen)):,} lost, {len(seen) - len(set(seen)):,} twice"}
+
+
 def main() -> int:
     """Makes a dataset, or takes a turn."""
     spec = json.loads(sys.argv[1])
@@ -290,7 +400,7 @@ def main() -> int:
     shutil.rmtree(spec["cache"], ignore_errors=True)
     os.makedirs(spec["cache"])
     try:
-        result = {"ok": True, **train(spec)}
+        result = {"ok": True, **(resume if spec["mode"] == "resume" else train)(spec)}
     except Exception as error:  # a row of the table
         lines = str(error).strip().splitlines() or [""]
         lines = [line for line in str(error).splitlines() if line.strip(' {}()[],"')] or [""]
@@ -300,5 +410,7 @@ def main() -> int:
     os._exit(0)  # workers that hang are the parent's to end
 
 
+if __name__ == "__mp_main__":  # a spawned worker of LitData's
+    allow_http()
 if __name__ == "__main__":
     sys.exit(main())
