@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
+class Submits(Protocol):
+    """A pool of threads, or another that makes calls: `submit` gives what has `result` and `cancel`, as a
+    Future."""
+
+    def submit(self, call: Callable[[Any], Any], argument: Any, /) -> Any: ...
+
+
 def ahead(
-    pool: ThreadPoolExecutor, call: Callable[[Argument], Result], arguments: Iterable[Argument], most: int
+    pool: Submits, call: Callable[[Argument], Result], arguments: Iterable[Argument], most: int
 ) -> Iterator[Result]:
     """Yields the result of `call` for each argument, in order, with at most `most` calls under way or
     waiting to be taken."""
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[Any] = deque()
     try:
         for argument in arguments:
             waiting.append(pool.submit(call, argument))

@@ -67,7 +67,7 @@ def attach(
     """
     given = settled("attach", options)
     chosen = PackOptions.of({**given, "check": given["check"] or "entropy", "encode": "keep"})
-    run = RunOptions.of(given)
+    run = RunOptions.of({**given, "ray": given["ray"] or None})
     if is_url(out):
         raise ArgumentError(
             "an attached dataset is made in a folder; where its images lie in a store, `fastload push` sends "
@@ -87,6 +87,8 @@ def attach(
         return attach_objects(
             opened, out, chosen, run, source_options(given), check=given["check"] is not None
         )
+    if run.ray is not None:
+        raise ArgumentError("ray= is for URLs: files on a disk are attached by threads")
     job = AttachJob(opened, opened, chosen)
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -53,6 +53,7 @@ from fastload.store import DatasetChange, Field, Schema, ShardEntry
 from fastload.store.class_counts import labels_most
 from fastload.store.entries import ForeignObject
 from fastload.store.foreign_writer import OBJECTS, ForeignSamples, ForeignWriter, check_beside
+from fastload.store.form import Form
 from fastload.store.form import from_json as form_from_json
 from fastload.store.form import to_json as form_to_json
 from fastload.store.kinds.base import SampleParts
@@ -121,12 +122,14 @@ class _Part(NamedTuple):
         object: the shard's object or objects.
         size: bytes of the file; None: it is loose objects.
         open: the source of its samples, and which of them it has. Raises PackError, RemoteError, OSError.
+        read_whole: returns True if the file was read whole, since that took less time.
     """
 
     title: str
     object: ForeignObject
     size: int | None
     open: Callable[[], tuple[Source, range]]
+    read_whole: Callable[[], bool] = bool
 
 
 class _FileParts:
@@ -166,18 +169,19 @@ class _FileParts:
                 raise PackError(f"{url}: nothing says where its images lie: pack it with `fastload pack`")
             return source, range(len(source))
 
-        return _Part(url, ForeignObject(url.url, url.info.etag), url.size, opened)
-
-    @property
-    def read_whole(self) -> list[str]:
-        """The files that were read whole, since that took less time."""
-        return sorted(map(shown, self._urls[0].objects.read_whole))
+        return _Part(
+            url,
+            ForeignObject(url.url, url.info.etag),
+            url.size,
+            opened,
+            lambda: url.url in url.objects.read_whole,
+        )
 
 
 class _LooseParts:
     """Objects of which each is an image, a part for every _LOOSE of them; as `_FileParts`."""
 
-    unit, readers, read_whole = "samples", _AT_ONCE, ()
+    unit, readers = "samples", _AT_ONCE
 
     def __init__(self, source: LooseObjects) -> None:
         if source.base[:4].lower() == "http":
@@ -201,11 +205,29 @@ class _LooseParts:
 class _Listed:
     """Result of reading one part: its samples, or the reason why it is left out."""
 
-    part: _Part
-    source: Source | None
+    title: str
+    source: _Described | None
     samples: ForeignSamples | None
     tally: Tally
     reason: str = ""
+
+
+class _Described(NamedTuple):
+    """The part of a source that says what its samples are."""
+
+    title: str
+    fields: Sequence[Field]
+    classes: Sequence[str] | None
+    image_field: Field
+    layout: str
+    form: Form | None
+
+    @classmethod
+    def of(cls, source: Source) -> _Described:
+        names = ("image_field", "layout", "form")
+        return cls(
+            source.title, source.fields, source.classes, *(attribute_of(source, each) for each in names)
+        )
 
 
 class _Sample(NamedTuple):
@@ -233,15 +255,15 @@ class _ObjectsJob:
         taken = self._fields if isinstance(self._fields, str | None) else list(self._fields)
         return {**self._options.as_dict(), "attached": True, "checked": self._check, "fields": taken}
 
-    def _schema(self, source: Source) -> Schema:
+    def _schema(self, source: _Described) -> Schema:
         """The image, and the fields that are taken beside it. Raises ArgumentError: there is none of that
         name; PackStoppedError: one cannot lie there."""
         found = self._taken_of(source)
         check_beside(found, source.title)
         return found
 
-    def _taken_of(self, source: Source) -> Schema:
-        image = attribute_of(source, "image_field")
+    def _taken_of(self, source: _Described) -> Schema:
+        image = source.image_field
         if not image.is_rgb:
             raise PackError(f"{source.title}: its images are of {image}: pack it with `fastload pack`")
         if self._fields is None:
@@ -265,17 +287,14 @@ class _ObjectsJob:
     ) -> PackSummary:
         parts, tally, before, known = self._parts, Tally(writer.state), writer.count, writer.state
         left = range(tally.position, len(parts))
-        first: Source | None = None
-        most = _AT_ONCE if run.workers is None else run.workers
-        threads = min(max(1, most // parts.readers), max(1, len(left)))
+        first: _Described | None = None
         committed = time.monotonic()
         with (
             Progress(parts.total, parts.title, shown=run.progress, unit=parts.unit) as bar,
-            ThreadPoolExecutor(threads, "fastload-attach") as pool,
-            ThreadPoolExecutor(most, "fastload-read") as self._readers,
+            closing(self._all_listed(left, run)) as found,
         ):
             bar.start(parts.done(left.start), tally.bytes_in)
-            for number, listed in enumerate(ahead(pool, self._listed, left, 2 * threads), left.start + 1):
+            for number, listed in enumerate(found, left.start + 1):
                 if listed.samples is None:
                     self._leave_out(listed, tally)
                 else:
@@ -292,8 +311,6 @@ class _ObjectsJob:
             raise PackError(
                 f"{parts.title}: of {parts.total} objects no sample could be attached; the first: {why}"
             )
-        for url in parts.read_whole:
-            tally.notices.add(READ_WHOLE, url)
         described = _described(first, known)
         writer.commit({**tally.state(), **described})
         summary = tally.summary(
@@ -310,8 +327,22 @@ class _ObjectsJob:
             packed_now=writer.count - before,
         )
 
+    def _all_listed(self, left: range, run: RunOptions) -> Generator[_Listed]:
+        """The results of all parts, in order: by threads, or on a cluster."""
+        self._workers = _AT_ONCE if run.workers is None else run.workers
+        if run.ray is not None:
+            from fastload.packing.cluster.driver import RayPool, connected
+
+            with connected(run.ray):
+                cluster = RayPool()
+                yield from ahead(cluster, self._listed, left, 2 * cluster.calls)
+            return
+        threads = min(max(1, self._workers // self._parts.readers), max(1, len(left)))
+        with ThreadPoolExecutor(threads, "fastload-attach") as pool:
+            yield from ahead(pool, self._listed, left, 2 * threads)
+
     def _leave_out(self, listed: _Listed, tally: Tally) -> None:
-        title = str(listed.part.title)
+        title = listed.title
         if not listed.reason:
             tally.merge(listed.tally)
             return
@@ -320,7 +351,9 @@ class _ObjectsJob:
             raise PackStoppedError(listed.reason if own else f"{title}: {listed.reason}")
         tally.skip(title, listed.reason)
 
-    def _taken(self, writer: ForeignWriter, first: Source | None, listed: _Listed, tally: Tally) -> Source:
+    def _taken(
+        self, writer: ForeignWriter, first: _Described | None, listed: _Listed, tally: Tally
+    ) -> _Described:
         """Adds the samples of an object, and returns the first source of the run. Raises PackError: its
         fields are others."""
         source, samples = listed.source, listed.samples
@@ -332,12 +365,12 @@ class _ObjectsJob:
             names = None if source.classes is None else list(source.classes)
             if writer.state.get("classes", names) != names:
                 raise PackError(
-                    f"{listed.part.title}: its classes are not those of the objects that were attached "
+                    f"{listed.title}: its classes are not those of the objects that were attached "
                     "before: attach objects of one kind"
                 )
         elif (source.fields, source.classes) != (first.fields, first.classes):
             raise PackError(
-                f"{listed.part.title}: its samples have the fields {_names(source)}, and those of "
+                f"{listed.title}: its samples have the fields {_names(source)}, and those of "
                 f"{first.title} {_names(first)}: attach objects of one kind"
             )
         if self._options.limit is not None:
@@ -361,18 +394,31 @@ class _ObjectsJob:
         try:
             source, positions = part.open()
             samples = self._samples(part, source, positions, tally)
+            if part.read_whole():
+                tally.notices.add(READ_WHOLE, shown(part.title))
             own = samples is not None or isinstance(source, LooseObjects)
-            return _Listed(part, source, samples, tally, "" if own else "none of its samples can be read")
+            reason = "" if own else "none of its samples can be read"
+            return _Listed(str(part.title), _Described.of(source), samples, tally, reason)
         except (ArgumentError, PackStoppedError):
             raise
         except (FastloadError, OSError) as error:
             if getattr(error, "sure", True):
-                return _Listed(part, None, None, tally, str(error).removeprefix(f"{part.title}: "))
+                return _Listed(str(part.title), None, None, tally, str(error).removeprefix(f"{part.title}: "))
             raise
+
+    def _read(
+        self, sample: Callable[[int], _Sample | str], positions: range, several: bool
+    ) -> Iterator[_Sample | str]:
+        """The samples of a part; `several`: some are read at a time."""
+        if not several:
+            yield from map(sample, positions)
+            return
+        with ThreadPoolExecutor(self._workers, "fastload-read") as readers:
+            yield from ahead(readers, sample, positions, 2 * _AT_ONCE)
 
     def _samples(self, part: _Part, source: Source, positions: range, tally: Tally) -> ForeignSamples | None:
         """The samples of a part; None: none can be read."""
-        schema = self._schema(source)
+        schema = self._schema(_Described.of(source))
         beside = [field for field in schema if field != schema.image]
         values: dict[str, list[Any]] = {field.name: [] for field in beside}
         places: list[tuple[int, int, int]] = []
@@ -394,8 +440,7 @@ class _ObjectsJob:
                 return str(getattr(error, "reason", None) or error).removeprefix(f"{name}: ")
 
         several = encoder is not None and self._parts.readers > 1
-        found = ahead(self._readers, sample, positions, 2 * _AT_ONCE) if several else map(sample, positions)
-        for position, each in zip(positions, found, strict=True):
+        for position, each in zip(positions, self._read(sample, positions, several), strict=True):
             name = source.name(position)
             if isinstance(each, str):
                 if self._options.on_error == "raise":
@@ -433,16 +478,15 @@ class _ObjectsJob:
         return ForeignSamples(own, taken, table, values, known, objects, indexes=made)
 
 
-def _described(first: Source | None, known: Mapping[str, Any]) -> dict[str, Any]:
+def _described(first: _Described | None, known: Mapping[str, Any]) -> dict[str, Any]:
     """Classes, layout and form of all samples, as JSON: by the first source that was read, or where a resume
     read none, as it was `known`."""
     if first is None:
         return {"classes": known.get("classes"), "layout": known.get("layout", ""), "form": known.get("form")}
-    form = attribute_of(first, "form")
     return {
         "classes": None if first.classes is None else list(first.classes),
-        "layout": attribute_of(first, "layout"),
-        "form": None if form is None else form_to_json(form),
+        "layout": first.layout,
+        "form": None if first.form is None else form_to_json(first.form),
     }
 
 
@@ -516,7 +560,7 @@ def _cut(samples: ForeignSamples, count: int) -> ForeignSamples:
     )
 
 
-def _names(source: Source) -> str:
+def _names(source: _Described) -> str:
     return ", ".join(f"{field.name} ({field})" for field in source.fields) or "none beside the image"
 
 

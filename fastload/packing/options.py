@@ -340,11 +340,16 @@ class RunOptions:
     ray: bool | str | None = field(
         default=None,
         metadata=option(
-            'packs on a Ray cluster: True for that of ``ray.init()``, or an address ("auto", '
-            '"10.0.0.5:6379"). All nodes share `out` and the source; `staging` is a folder of each. Every '
-            "shard is a task of `workers` threads, 1 by default, and by default has a 64th of the "
-            "samples, at most 8192. Needs torch-fastload[ray].",
-            "Pack on a Ray cluster, at ADDRESS or as ray.init() finds it; stands after SRC and OUT.",
+            {
+                "pack": (
+                    'packs on a Ray cluster: True for that of ``ray.init()``, or an address ("auto", '
+                    '"10.0.0.5:6379"). All nodes share `out` and the source; `staging` is a folder of each. '
+                    "Every shard is a task of `workers` threads, 1 by default, and by default has a 64th of "
+                    "the samples, at most 8192. Needs torch-fastload[ray]."
+                ),
+                "attach": "reads URLs on a Ray cluster, as `pack` does.",
+            },
+            "Run on a Ray cluster, at ADDRESS or as ray.init() finds it; stands after SRC and OUT.",
             metavar="[ADDRESS]",
         ),
     )
@@ -483,6 +488,7 @@ class AttachKeywords(_SampleKeywords, _CheckKeywords, total=False):
     """Options that `attach` takes, likewise."""
 
     check: Check | None
+    ray: bool | str | None
     storage_options: Mapping[str, object] | None
     timeout: float | str | None
 

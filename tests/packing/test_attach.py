@@ -214,6 +214,7 @@ def test_options() -> None:
     same defaults, but for check: objects in a store are not checked unless it is given."""
     wanted = {
         "workers",
+        "ray",
         "shuffle",
         "seed",
         "check",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from fastload.common.distribution import pip_install
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     import ray
     from ray.actor import ActorHandle
 
+T = TypeVar("T")
+R = TypeVar("R")
 RETRIES = 10
 """Times that a task is run again whose process or node was lost. Ray itself would count no kills by its
 memory monitor."""
@@ -184,7 +186,8 @@ class RayEngine:
                 no node for a task for too long.
             ResourceError: a task was lost as often, at last for want of memory.
         """
-        tasks = _Tasks(plan, self._sent(plan), part)
+        what = f"the source, a {type(plan.spec.source).__name__},"
+        tasks = _Tasks(plan, _sent(plan, what), part)
         waiting = iter(numbers)
         last = numbers.stop
         alone = time.monotonic()
@@ -226,18 +229,6 @@ class RayEngine:
         finally:
             tasks.close()
 
-    def _sent(self, plan: ClusterPlan) -> ray.ObjectRef:
-        import ray
-
-        try:
-            return ray.put(plan)
-        except Exception as error:
-            kind = type(plan.spec.source).__name__
-            raise PackError(
-                f"the source, a {kind}, cannot be sent to the nodes ({_first_line(error)}): give a "
-                "path, or an object that pickle can send"
-            ) from error
-
     def _result(self, task: ray.ObjectRef, number: int) -> RangeDone | RangeFailed:
         import ray
 
@@ -258,6 +249,75 @@ class RayEngine:
 
         alive = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
         return sum(int(cpus // threads) for cpus in alive)
+
+
+class RayPool:
+    """Calls on the cluster that this process is connected to, as `fastload.common.ahead` submits them. A call
+    whose process or node is lost is made again; its function has no other effect than its result.
+
+    Attributes:
+        calls: calls that the cluster can make at once.
+    """
+
+    def __init__(self) -> None:
+        import ray
+
+        self.calls = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._remote = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(_called)
+        self._sent: dict[Callable[[Any], Any], ray.ObjectRef] = {}
+
+    def submit(self, call: Callable[[T], R], argument: T) -> RayCall[R]:
+        """Submits a call. Raises PackError: the function cannot be sent."""
+        if call not in self._sent:
+            self._sent[call] = _sent(call, "the source")
+        return RayCall(self._remote.remote([self._sent[call]], argument))
+
+
+class RayCall(Generic[R]):
+    """A call on a cluster, with what is used of a Future."""
+
+    def __init__(self, reference: ray.ObjectRef) -> None:
+        self._reference = reference
+
+    def result(self) -> R:
+        """Waits for the result. Raises what the call raised; PackError, if it came to none."""
+        import ray
+
+        try:
+            found, error = ray.get(self._reference)
+        except ray.exceptions.RayError as failed:
+            raise PackError(f"a task failed: {_last_line(failed)}; see Ray's logs") from failed
+        if error is not None:
+            raise error
+        result: R = found
+        return result
+
+    def cancel(self) -> None:
+        import ray
+
+        ray.cancel(self._reference)
+
+
+def _called(call: list[ray.ObjectRef], argument: object) -> tuple[object, FastloadError | None]:
+    """The remote function of a RayPool. Errors are values: Ray's own would be messages of many lines."""
+    import ray
+
+    try:
+        return ray.get(call[0])(argument), None
+    except FastloadError as error:
+        return None, error
+
+
+def _sent(value: object, what: str) -> ray.ObjectRef:
+    import ray
+
+    try:
+        return ray.put(value)
+    except Exception as error:
+        raise PackError(
+            f"{what} cannot be sent to the nodes ({_first_line(error)}): give a path, or an object that "
+            "pickle can send"
+        ) from error
 
 
 class _Tasks:
