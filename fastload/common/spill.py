@@ -246,6 +246,16 @@ class Texts(ByteStrings):
         return first, edges, self._data.read(edges[0], edges[-1] - edges[0])
 
 
+def encoded(text: str) -> bytes:
+    """The bytes of a name, which sort as names do."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decoded(data: bytes) -> str:
+    """The name of bytes."""
+    return data.decode("utf-8", "surrogatepass")
+
+
 class TextSorter:
     """Sort of byte strings, which are added in any order and read once, in ascending order; see the NOTE."""
 

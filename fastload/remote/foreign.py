@@ -36,7 +36,7 @@ from fastload.common.urls import shown
 from fastload.errors import RemoteError
 from fastload.remote.client import open_objects
 from fastload.remote.credentials import sendable
-from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
+from fastload.remote.objects import LimitedThreads, Listing, ObjectInfo, Objects, Wrong
 
 BLOCK = 4 << 20
 """Bytes of a block; a block takes longer to come than a request takes to begin, at 50 ms and 80 MB/s."""
@@ -93,14 +93,10 @@ class ForeignObjects:
     def __reduce__(self) -> tuple[object, ...]:
         return ForeignObjects, (sendable(self._options), self._timeout)
 
-    def below(self, folder: str) -> list[ForeignURL]:
+    def below(self, folder: str) -> Below:
         """The objects below a URL, which then need not be looked up. Raises RemoteError, ArgumentError."""
         base = folder.rstrip("/")
-        return [
-            ForeignURL(f"{base}/{each.name}", self, each)
-            for each in self._client(base).list()
-            if each.name and not each.name.endswith("/")  # what consoles make in the place of a folder
-        ]
+        return Below(base, self, self._client(base).listing())
 
     def info(self, url: str) -> ObjectInfo:
         """Size and ETag of an object, by a request. Raises RemoteError."""
@@ -299,6 +295,18 @@ class ForeignURL(str):
     def read(self, start: int, stop: int) -> Buffer:
         """Bytes start .. stop-1. Raises RemoteError."""
         return self.objects.read(self.url, start, stop, self.info)
+
+
+class Below(Iterable[ForeignURL]):
+    """The objects below a URL, by their names, made as they are iterated over."""
+
+    def __init__(self, base: str, objects: ForeignObjects, listing: Listing) -> None:
+        self._base, self._objects, self._listing = base, objects, listing
+
+    def __iter__(self) -> Iterator[ForeignURL]:
+        for each in self._listing:
+            if each.name and not each.name.endswith("/"):  # what consoles make in the place of a folder
+                yield ForeignURL(f"{self._base}/{each.name}", self._objects, each)
 
 
 class _ForeignFile(io.RawIOBase):

@@ -26,7 +26,7 @@ from fastload.remote.failures import (
     wrong_length,
     wrong_size,
 )
-from fastload.remote.objects import LimitedThreads, ObjectInfo, Objects, Wrong
+from fastload.remote.objects import LimitedThreads, Listing, ObjectInfo, Objects, Wrong
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -156,7 +156,7 @@ class FsspecObjects(Objects):
             failure_of,
         )
 
-    def list(self) -> list[ObjectInfo]:
+    def listing(self) -> Listing:
         """All objects below the URL."""
         root = self._root.rstrip("/")
 
@@ -171,9 +171,11 @@ class FsspecObjects(Objects):
             for path, info in found.items()
             if str(path).startswith(f"{root}/")
         }
-        return [
-            _info(name, info) for name, info in sorted(below.items()) if not name.endswith(_UPLOAD_SUFFIX)
-        ]
+        listing = Listing()
+        for name, info in below.items():
+            if not name.endswith(_UPLOAD_SUFFIX):
+                listing.add(_info(name, info))
+        return listing.sealed()
 
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import marshal
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Buffer
 
+from fastload.common.spill import Texts, TextSorter, decoded, encoded
 from fastload.errors import ClosedError, RemoteError
 from fastload.remote.failures import Failure, Stalls, Tries
 
@@ -42,6 +44,37 @@ class ObjectInfo:
     name: str
     size: int
     etag: str | None = None
+
+
+class Listing(Iterable[ObjectInfo]):
+    """The objects that a store lists, each once, by ascending names: added in any order, then sealed. Many
+    lie in a temporary file."""
+
+    def __init__(self) -> None:
+        self._sorter, self._rows = TextSorter(), Texts()
+
+    def add(self, info: ObjectInfo) -> None:
+        """Adds an object."""
+        self._sorter.add(encoded(info.name) + b"\0" + marshal.dumps((info.size, info.etag)))
+
+    def sealed(self) -> Listing:
+        """The listing, to which nothing is added any more."""
+        before = None
+        for text in self._sorter.drain():
+            name = text.partition(b"\0")[0]
+            if name != before:
+                self._rows.append(text)
+            before = name
+        self._rows.seal()
+        return self
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[ObjectInfo]:
+        for text in self._rows:
+            name, _, rest = text.partition(b"\0")
+            yield ObjectInfo(decoded(name), *marshal.loads(rest))
 
 
 MOST = 10
@@ -161,9 +194,13 @@ class Objects(ABC):
         """Size and ETag of an object. `known`: it was written before, so that it is there; `wrong` checks
         the answer."""
 
-    @abstractmethod
     def list(self) -> list[ObjectInfo]:
-        """All objects below the URL."""
+        """All objects below the URL, by their names."""
+        return [*self.listing()]
+
+    @abstractmethod
+    def listing(self) -> Listing:
+        """All objects below the URL, of which no process holds many."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> None:

@@ -40,7 +40,7 @@ from fastload.remote.failures import (
     wrong_size,
 )
 from fastload.remote.fetch_loop import result_of
-from fastload.remote.objects import MOST, ObjectInfo, Objects, Wrong
+from fastload.remote.objects import MOST, Listing, ObjectInfo, Objects, Wrong
 from fastload.remote.obstore_process import add_holder, own_obstore
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ PART_BYTES = 8 << 20
 """Bytes of a part of an upload; more if a file would have more than _MOST_PARTS parts."""
 _MOST_PARTS = 9_000  # S3's limit is 10,000, Azure's 50,000
 PARTS_AT_ONCE = 4
-_LISTED_MOST = 10_000_000
+_LISTED_MOST = 1_000_000_000
 _EMPTY = b""
 _WRITES = frozenset({"write", "delete"})
 
@@ -489,10 +489,10 @@ class ObstoreObjects(Objects):
 
         return self._call(self._tries("looking up", name, known=known), name, look, wrong or _nothing_wrong)
 
-    def list(self) -> list[ObjectInfo]:
-        """All objects below the URL."""
+    def listing(self) -> Listing:
+        """All objects below the URL, of which no process holds many."""
         tries = self._tries("listing", "", "list")
-        return list(self._call(tries, "", lambda store: self._listed(store, tries), access="list").values())
+        return self._call(tries, "", lambda store: self._listed(store, tries), access="list")
 
     def put(self, name: str, data: bytes) -> None:
         """Writes a small object in one request."""
@@ -570,15 +570,17 @@ class ObstoreObjects(Objects):
         size = result.meta["size"]
         return size, bytes(await result.bytes_async()) if size <= limit else None
 
-    async def _listed(self, store: ObjectStore, tries: Tries) -> dict[str, ObjectInfo]:
-        """The objects that a store lists, by name. A list that repeats itself, or has no end, is refused."""
-        found: dict[str, ObjectInfo] = {}
+    async def _listed(self, store: ObjectStore, tries: Tries) -> Listing:
+        """The objects that a store lists. A list that repeats itself, or has no end, is refused."""
+        found, firsts, count = Listing(), set[str](), 0
         async for page in self._obstore.list(store, chunk_size=1000):
             tries.progress()
-            known = len(found)
-            found |= {meta["path"]: _info(meta["path"], meta) for meta in page}
-            again = bool(page) and len(found) == known
-            if again or known > _LISTED_MOST:
+            for meta in page:
+                found.add(_info(meta["path"], meta))
+            again = bool(page) and page[0]["path"] in firsts
+            firsts |= {page[0]["path"]} if page else set()
+            count += len(page)
+            if again or count > _LISTED_MOST:
                 what = (
                     "names the same objects again and again"
                     if again
@@ -587,7 +589,7 @@ class ObstoreObjects(Objects):
                 raise RemoteError(
                     f"{self.url}: the server's list of what is below it {what}: check the URL", url=self.url
                 )
-        return found
+        return found.sealed()
 
     def _store(self, write: bool = False) -> ObjectStore:
         """The store for reading or writing. Raises ClosedError after close(), and in another process than

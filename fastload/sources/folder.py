@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from fastload.common.folders import IMAGE_EXTENSIONS, files_below, is_folder
-from fastload.common.spill import Texts, TextSorter
+from fastload.common.spill import Texts, TextSorter, decoded, encoded
 from fastload.errors import PackError
 from fastload.sources.notices import BESIDE, FILES, LINKS, Notice, Notices
 from fastload.sources.protocol import (
@@ -128,7 +128,7 @@ def image_rows(top: str, left_out: Notices) -> Iterator[bytes]:
             last, begin = folder, encoded(folder[len(top) + 1 :]) + b"\0"
         sorter.add(begin + encoded(name))
     for text in sorter.drain():
-        if _decoded(text).lower().endswith(IMAGE_EXTENSIONS):
+        if decoded(text).lower().endswith(IMAGE_EXTENSIONS):
             yield text
         else:
             leave_out(left_out, *os.path.split(path_of(top, text)))
@@ -136,7 +136,7 @@ def image_rows(top: str, left_out: Notices) -> Iterator[bytes]:
 
 def path_of(top: str, row: bytes) -> str:
     """The path of a row's file."""
-    below, _, name = _decoded(row).partition("\0")
+    below, _, name = decoded(row).partition("\0")
     return os.path.join(top, below, name)
 
 
@@ -157,11 +157,3 @@ def leave_out(left_out: Notices, folder: str, name: str, beside: bool = False) -
         left_out.add(extension, path, f"{extension} files left out, as ImageFolder does; {way}")
     else:
         left_out.add(FILES, path)
-
-
-def encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -87,7 +87,7 @@ class ForeignFiles(NamedTuple):
     urls: Sequence[ForeignURL]
 
 
-def index_of(folder: ForeignURL, found: Sequence[ForeignURL]) -> dict[str, Any]:
+def index_of(folder: ForeignURL, found: Iterable[ForeignURL]) -> dict[str, Any]:
     """The object in the index.json directly below a URL, among the objects there; {}: there is none. Raises
     PackError: it is no JSON object; RemoteError."""
     path = f"{folder.url.rstrip('/')}/index.json"
@@ -114,16 +114,22 @@ def _matching(url: ForeignURL) -> list[ForeignURL]:
 
 
 def in_folder(
-    folder: ForeignURL, found: Sequence[ForeignURL], kinds: Sequence[Callable[[str], bool]]
+    folder: ForeignURL, found: Iterable[ForeignURL], kinds: Sequence[Callable[[str], bool]]
 ) -> list[ForeignURL]:
     """Those of the objects below a URL that lie directly below it and are of the first kind of which there
     are some. Raises PackError: the URL is that of a packed dataset, or of nothing."""
-    first = len(folder.url.rstrip("/")) + 1
-    direct = sorted((each for each in found if "/" not in each.url[first:]), key=lambda each: each.url)
-    if any(each.url[first:] == MANIFEST_NAME for each in direct):
-        raise PackError(
-            f"{folder} is a packed dataset: open it with PackedDataset, or copy it with `fastload pull`"
-        )
-    if not found:
+    first, direct, is_empty = len(folder.url.rstrip("/")) + 1, list[ForeignURL](), True
+    for each in found:
+        is_empty = False
+        if "/" in each.url[first:]:
+            continue
+        if each.url[first:] == MANIFEST_NAME:
+            raise PackError(
+                f"{folder} is a packed dataset: open it with PackedDataset, or copy it with `fastload pull`"
+            )
+        if any(named(each) for named in kinds):
+            direct.append(each)
+    if is_empty:
         raise PackError(f"{folder}: nothing lies below it; name files, as in {folder}/train-{{000..099}}.tar")
+    direct.sort(key=lambda each: each.url)
     return next(filter(None, ([each for each in direct if named(each)] for named in kinds)), [])

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable
 
 from fastload.common.folders import IMAGE_EXTENSIONS
-from fastload.common.spill import Texts
+from fastload.common.spill import Texts, encoded
 from fastload.errors import PackError
-from fastload.sources.folder import encoded, image_rows, path_of
+from fastload.sources.folder import image_rows, path_of
 from fastload.sources.notices import Notice, Notices
 from fastload.sources.options import ColumnOptions
 from fastload.sources.protocol import (

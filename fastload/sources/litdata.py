@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -187,7 +187,7 @@ def _array(data: bytes, order: str, names: list[str]) -> Value:
     return row_files.array_of(data, _dtype(names, code), shape, 8 + 4 * count)
 
 
-def in_store(folder: ForeignURL, index: dict[str, Any], found: Sequence[ForeignURL]) -> ForeignFiles:
+def in_store(folder: ForeignURL, index: dict[str, Any], found: Iterable[ForeignURL]) -> ForeignFiles:
     """The chunks below a URL. Raises PackError."""
     return litdata_folder(folder, index).in_store(found)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import marshal
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import groupby, takewhile
+from itertools import takewhile
 
 from fastload.common.files import FILE_BYTES
 from fastload.common.folders import IMAGE_EXTENSIONS
-from fastload.common.spill import Texts
+from fastload.common.spill import Texts, TextSorter, decoded, encoded
 from fastload.common.urls import is_remote, is_url
 from fastload.errors import PackError, RemoteError
 from fastload.remote.foreign import ForeignObjects, ForeignURL
@@ -136,51 +136,76 @@ class LooseObjects(Listed):
         return Item(url, url.whole(), row[3])
 
 
-def objects_below(folder: ForeignURL, found: Sequence[ForeignURL], *, labelled: bool) -> LooseObjects:
+def objects_below(folder: ForeignURL, found: Iterable[ForeignURL], *, labelled: bool) -> LooseObjects:
     """The images among the objects below a URL: of class folders, as ImageFolder orders them, or where there
     are none, or without `labelled`, by themselves.
 
     Raises:
         PackError: there is no image, or none in a class folder.
     """
-    first, left_out = len(folder.url.rstrip("/")) + 1, Notices()
-    paths = sorted(((*_path(each.url[first:]), each) for each in found), key=lambda path: path[:3])
-    labelled = labelled and any(top for top, *_ in paths)
-    by_class: dict[str, list[ForeignURL]] = {}
-    for top, some in groupby(paths, lambda path: path[0]):
-        images = by_class[top] = []
-        for *_, name, each in some:
-            beside = labelled and not top
-            if name.lower().endswith(IMAGE_EXTENSIONS) and not beside:
-                images.append(each)
-            else:
-                leave_out(left_out, "", str(each), beside)
+    first, left_out, sorter, has_folders = len(folder.url.rstrip("/")) + 1, Notices(), TextSorter(), False
+    for each in found:
+        top, below, name = _path(each.url[first:]) if labelled else ("", *_parts(each.url[first:]))
+        has_folders |= bool(top)
+        key = "\0".join((top, below, name, ""))
+        sorter.add(encoded(key) + marshal.dumps((each.url[first:], each.size, each.info.etag)))
+    labelled = labelled and has_folders
+    images, counts = Texts(), dict[str, int]()
+    for text in sorter.drain():
+        top, _, name = _names_in(text)
+        counts.setdefault(top, 0)
+        beside = labelled and not top
+        if name.lower().endswith(IMAGE_EXTENSIONS) and not beside:
+            images.append(text)
+            counts[top] += 1
+        else:
+            leave_out(left_out, "", str(_object_in(folder, text)), beside)
+    images.seal()
+    objects = (_object_in(folder, text) for text in images)
     if not labelled:
-        every = [each for images in by_class.values() for each in images]
-        if not every:
+        if not len(images):
             raise PackError(f"{folder}: no image below it, by the names: {', '.join(IMAGE_EXTENSIONS)}")
-        rows = ((each, None) for each in every)
+        rows = ((each, None) for each in objects)
         layout = f"objects {UNLABELLED}"
         return LooseObjects(str(folder), layout, folder.objects, rows, left_out=left_out)
-    by_class.pop("", None)
-    if empty := [name for name, images in by_class.items() if not images]:
+    counts.pop("", None)
+    if empty := [name for name, count in counts.items() if not count]:
         raise PackError(f"{folder}: no image in the class folder {', '.join(empty[:20])}")
+    labels = (label for label, count in enumerate(counts.values()) for _ in range(count))
     return LooseObjects(
         str(folder),
         FolderSource.layout,
         folder.objects,
-        ((each, {"label": label}) for label, images in enumerate(by_class.values()) for each in images),
+        ((each, {"label": label}) for each, label in zip(objects, labels, strict=True)),
         (Field("label", "int"),),
-        tuple(by_class),
+        tuple(counts),
         left_out,
     )
 
 
 def _path(name: str) -> tuple[str, str, str]:
     """(class folder, folders below it, name) of an object below a URL."""
-    folder, _, last = name.rpartition("/")
+    folder, last = _parts(name)
     top, _, below = folder.partition("/")
     return top, below, last
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """(folder, name) of an object below a URL."""
+    folder, _, last = name.rpartition("/")
+    return folder, last
+
+
+def _names_in(text: bytes) -> tuple[str, str, str]:
+    """(class folder, folders below it, name) in a text that is sorted."""
+    top, below, name, _ = text.split(b"\0", 3)
+    return decoded(top), decoded(below), decoded(name)
+
+
+def _object_in(folder: ForeignURL, text: bytes) -> ForeignURL:
+    """The object in a text that is sorted."""
+    info = ObjectInfo(*marshal.loads(text.split(b"\0", 3)[3]))
+    return ForeignURL(f"{folder.url.rstrip('/')}/{info.name}", folder.objects, info)
 
 
 def listed_objects(urls: Sequence[ForeignURL]) -> LooseObjects:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -157,7 +157,7 @@ def _array(data: bytes, dtype: np.dtype[Any] | None, shape: tuple[int, ...] | No
     return row_files.array_of(data, dtype, shape, at)
 
 
-def in_store(folder: ForeignURL, index: dict[str, Any], found: Sequence[ForeignURL]) -> ForeignFiles:
+def in_store(folder: ForeignURL, index: dict[str, Any], found: Iterable[ForeignURL]) -> ForeignFiles:
     """The shards below a URL. Raises PackError."""
     return mds_folder(folder, index).in_store(found)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -181,7 +181,7 @@ class RowFolder(NamedTuple):
     columns: Sequence[Column]
     layout: str
 
-    def in_store(self, found: Sequence[ForeignURL]) -> ForeignFiles:
+    def in_store(self, found: Iterable[ForeignURL]) -> ForeignFiles:
         """The files in a store, of which the objects that were found there tell size and tag. Raises
         PackError: one is not there."""
         known, by_path = {each.url: each for each in found}, dict[str, RowFile]()

@@ -25,10 +25,15 @@ from typer.testing import CliRunner
 import fastload
 from fastload import FastLoader, PackedDataset
 from fastload.cli.main import app
+from fastload.common import spill
 from fastload.errors import DatasetError, FastloadError, PackError, SampleError
 from fastload.packing import attach, attach_objects, convert, pack, rebase, unpack
 from fastload.remote.caches import fill_cache
-from fastload.remote.objects import Objects
+from fastload.remote.foreign import Below, ForeignObjects, ForeignURL
+from fastload.remote.objects import Listing, ObjectInfo, Objects
+from fastload.sources import open_source
+from fastload.sources.loose import objects_below
+from fastload.sources.options import SourceOptions
 from fastload.store import Manifest
 from fastload.store.foreign_writer import ForeignWriter
 from fastload.store.loose import LooseObject
@@ -341,3 +346,29 @@ def test_values(row: int, name: str, size: int, etag: str | None) -> None:
         for other in (row + 1, -1):
             with pytest.raises(DatasetError, match="damaged"):
                 LooseObject.parsed(other, value)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_long_listing(labelled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing in any order, with objects twice, has each once; images are in ImageFolder's order, also
+    where sorting them goes by a file."""
+    monkeypatch.setattr(spill, "RUN_BYTES", 1000)
+    rests = ("9.jpg", "x/1.JPG", "x.jpg", "é.png")
+    names = [f"{top}/{rest}" for top in ("b", "a b", "a", "ä", "a!") for rest in rests]
+    listing = Listing()
+    for name in (*names, "a/notes.txt", *reversed(names)):
+        listing.add(ObjectInfo(name, len(name), f"tag of {name}"))
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(picture(0))
+    assert [each.name for each in listing.sealed()] == sorted({*names, "a/notes.txt"})
+    objects = ForeignObjects({})
+    folder = ForeignURL("s3://bucket/some", objects)
+    found = objects_below(folder, Below("s3://bucket/some", objects, listing), labelled=labelled)
+    expected = open_source(tmp_path, SourceOptions.of(format="folder" if labelled else "images"))
+    assert found.classes == expected.classes
+    assert [found.key(each).removeprefix("s3://bucket/some/") for each in range(len(found))] == [
+        str(Path(expected.name(each)).relative_to(tmp_path)) for each in range(len(expected))
+    ]
+    name, place = found.key(3).removeprefix("s3://bucket/some/"), found.place(3)
+    assert isinstance(place.path, ForeignURL)
+    assert (place.size, place.path.info.etag) == (len(name), f"tag of {name}")
