@@ -66,6 +66,8 @@ LABEL_FIELD = ""
 """Stands for the field that can be the class of an image."""
 _AT_ONCE = 16
 """Objects that are read at the same time: requests are waited for."""
+_WAITING = 4
+"""Objects that are read, and wait for one before them: their samples are in memory."""
 _LOOSE = 1 << 14
 """Loose objects of one shard."""
 _COMMIT_S = 30.0
@@ -335,11 +337,11 @@ class _ObjectsJob:
 
             with connected(run.ray):
                 cluster = RayPool()
-                yield from ahead(cluster, self._listed, left, 2 * cluster.calls)
+                yield from ahead(cluster, self._listed, left, cluster.calls + _WAITING)
             return
         threads = min(max(1, self._workers // self._parts.readers), max(1, len(left)))
         with ThreadPoolExecutor(threads, "fastload-attach") as pool:
-            yield from ahead(pool, self._listed, left, 2 * threads)
+            yield from ahead(pool, self._listed, left, threads + _WAITING)
 
     def _leave_out(self, listed: _Listed, tally: Tally) -> None:
         title = listed.title

@@ -156,6 +156,7 @@ class ForeignWriter(HoldsLock):
         self._shards: list[ShardEntry] = []
         self._sidecars: list[Segment] = []
         self._pending: list[ForeignSamples] = []
+        self._indexes = 0  # bytes of those that are pending
         self._lock = claim_folder(self.out)
         try:
             check_free(self.out, str(self.out), resume=resume, overwrite=overwrite)
@@ -185,12 +186,12 @@ class ForeignWriter(HoldsLock):
         """Adds the samples of the next object, of at least one."""
         assert len(samples)
         self._pending.append(samples)
+        self._indexes += sum(map(len, samples.indexes or ()))
 
     @property
     def is_full(self) -> bool:
         """True once so much is pending that `commit` should come."""
-        held = sum(sum(map(len, each.indexes)) for each in self._pending if each.indexes is not None)
-        return sum(map(len, self._pending)) >= PART_SAMPLES or held >= _INDEXES_MOST
+        return sum(map(len, self._pending)) >= PART_SAMPLES or self._indexes >= _INDEXES_MOST
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Writes what is pending, so that a resume goes on behind it. Raises PackError: the disk is full or
@@ -212,7 +213,7 @@ class ForeignWriter(HoldsLock):
                 write_sidecar(self.out, path.name, shards, lambda shard: sections[shard.file])
             )
             self._shards += shards
-            self._pending = []
+            self._pending, self._indexes = [], 0
             Journal(
                 self._schema.to_json(),
                 self._options,
