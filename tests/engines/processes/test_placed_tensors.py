@@ -124,7 +124,7 @@ FORMS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], Any]]] = {
     "array": (lambda tensor: tensor.numpy(), lambda held: held),
     "storage": (
         lambda tensor: (tensor.untyped_storage(), tensor.shape),
-        lambda held: np.frombuffer(bytes(held[0]), np.float32).reshape(held[1]),
+        lambda held: torch.empty(0).set_(held[0], 0, held[1]).numpy(),
     ),
     "cycle": (lambda tensor: [tensor, []], lambda held: held[1].append(held) or held[0]),
     "capsule": (lambda tensor: [torch.utils.dlpack.to_dlpack(tensor)], lambda held: unwrapped(held)),
