@@ -397,7 +397,7 @@ class _ObjectsJob:
             source, positions = part.open()
             samples = self._samples(part, source, positions, tally)
             if part.read_whole():
-                tally.notices.add(READ_WHOLE, shown(part.title))
+                tally.notices.add(READ_WHOLE, shown(part.object.url))
             own = samples is not None or isinstance(source, LooseObjects)
             reason = "" if own else "none of its samples can be read"
             return _Listed(str(part.title), _Described.of(source), samples, tally, reason)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastload.remote.hub_urls import HubURL
-from fastload.remote.objects import ObjectInfo
+from fastload.remote.objects import Listing, ObjectInfo
 from fastload.remote.obstore import ObstoreObjects
 
 _HUB = "https://huggingface.co"
@@ -38,7 +38,7 @@ class HubObjects(ObstoreObjects):
         place = f"{self._parts.name}/resolve/{self._parts.revision}/{quote(self._path)}"
         super().__init__(f"{str(endpoint).rstrip('/')}/{place}".rstrip("/"), given, timeout)
 
-    def list(self) -> list[ObjectInfo]:
+    def listing(self) -> Listing:
         """All objects below the URL; no tags: the commit says what they hold. Raises RemoteError."""
 
         def below(api: Any, given: dict[str, Any]) -> list[Any]:
@@ -51,7 +51,10 @@ class HubObjects(ObstoreObjects):
 
         found = [each for each in self._parts.ask(below, self._options) if hasattr(each, "size")]
         first = len(self._path) + 1 if self._path else 0
-        return [ObjectInfo(each.path[first:], each.size) for each in found]
+        listing = Listing()
+        for each in found:
+            listing.add(ObjectInfo(each.path[first:], each.size))
+        return listing.sealed()
 
 
 def _token() -> str | None:
