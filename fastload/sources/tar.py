@@ -530,7 +530,7 @@ class TarSource(TarSamples):
     def _field(self, extension: str) -> Field:
         stem, _, ending = extension.rpartition(".")
         name = _field_name(extension)
-        if ending in IMAGES:
+        if (stem or self._named) and ending in IMAGES:
             return self._picture(extension, stem or ending, ending)
         if ending == "cls":
             return Field(name, "int")
