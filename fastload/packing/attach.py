@@ -67,7 +67,7 @@ def attach(
     """
     given = settled("attach", options)
     chosen = PackOptions.of({**given, "check": given["check"] or "entropy", "encode": "keep"})
-    run = RunOptions.of({**given, "ray": given["ray"] or None})
+    run = RunOptions.of(given)
     if is_url(out):
         raise ArgumentError(
             "an attached dataset is made in a folder; where its images lie in a store, `fastload push` sends "

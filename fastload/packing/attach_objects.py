@@ -47,7 +47,7 @@ from fastload.remote.hub_urls import is_hub, pinned
 from fastload.sources import Item, LooseObjects, Place, Placed, Source, checked, foreign_objects
 from fastload.sources.foreign import ForeignFiles
 from fastload.sources.notices import READ_WHOLE, Notices, to_json
-from fastload.sources.options import NO_COLUMNS, SourceOptions
+from fastload.sources.options import SourceOptions
 from fastload.sources.protocol import INDEX, attribute_of
 from fastload.store import DatasetChange, Field, Schema, ShardEntry
 from fastload.store.class_counts import labels_most
@@ -165,8 +165,7 @@ class _FileParts:
         url = self._urls[number]
 
         def opened() -> tuple[Source, range]:
-            options = self._reading
-            source = checked(self._kind.open([url], options.columns or NO_COLUMNS), options)
+            source = checked(self._kind.open([url], self._reading.columns), self._reading)
             if not isinstance(source, Placed) or not hasattr(source, "read_fields"):
                 raise PackError(f"{url}: nothing says where its images lie: pack it with `fastload pack`")
             return source, range(len(source))
@@ -395,12 +394,13 @@ class _ObjectsJob:
         part, tally = self._parts.part(number), Tally()
         try:
             source, positions = part.open()
-            samples = self._samples(part, source, positions, tally)
+            described = _Described.of(source)
+            samples = self._samples(part, source, self._schema(described), positions, tally)
             if part.read_whole():
                 tally.notices.add(READ_WHOLE, shown(part.object.url))
             own = samples is not None or isinstance(source, LooseObjects)
             reason = "" if own else "none of its samples can be read"
-            return _Listed(str(part.title), _Described.of(source), samples, tally, reason)
+            return _Listed(str(part.title), described, samples, tally, reason)
         except (ArgumentError, PackStoppedError):
             raise
         except (FastloadError, OSError) as error:
@@ -418,9 +418,10 @@ class _ObjectsJob:
         with ThreadPoolExecutor(self._workers, "fastload-read") as readers:
             yield from ahead(readers, sample, positions, 2 * _AT_ONCE)
 
-    def _samples(self, part: _Part, source: Source, positions: range, tally: Tally) -> ForeignSamples | None:
-        """The samples of a part; None: none can be read."""
-        schema = self._schema(_Described.of(source))
+    def _samples(
+        self, part: _Part, source: Source, schema: Schema, positions: range, tally: Tally
+    ) -> ForeignSamples | None:
+        """The samples of a part, of some fields; None: none can be read."""
         beside = [field for field in schema if field != schema.image]
         values: dict[str, list[Any]] = {field.name: [] for field in beside}
         places: list[tuple[int, int, int]] = []

@@ -369,8 +369,8 @@ class RunOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> RunOptions:
-        """The options of these keywords, among others."""
-        return cls(**taken(given, cls))
+        """The options of these keywords, among others; ray=False is none."""
+        return cls(**{**taken(given, cls), "ray": given.get("ray") or None})
 
     def __post_init__(self) -> None:
         if self.shard_size is not None and self.shard_samples is not None:

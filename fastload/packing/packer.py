@@ -44,7 +44,7 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     """
     given = settled("pack", options)
     chosen = PackOptions.of(given)
-    run = RunOptions.of({**given, "ray": given["ray"] or None})
+    run = RunOptions.of(given)
     refuse_swapped("pack", source, out)
     if run.overwrite:
         refuse_source_inside(source, out)

@@ -364,6 +364,11 @@ class Walk(_ForeignFile):
         self._window, self._start = memoryview(b""), 0
         self._gap = 0  # between the last two parts that needed requests of their own
 
+    def part(self, offset: int, size: int) -> bytes:
+        """The bytes at an offset, or less where the object ends before. Raises RemoteError."""
+        self.seek(offset)
+        return self.read(size) or b""
+
     def _bytes(self, start: int, stop: int) -> memoryview:
         if not self._start <= start <= stop <= self._start + len(self._window):
             self._fetch(start, stop)

@@ -29,7 +29,7 @@ from fastload.sources import (
 )
 from fastload.sources.foreign import ForeignFiles, each_of, has_urls, in_folder, index_of, with_urls
 from fastload.sources.loose import LooseObjects
-from fastload.sources.options import NO_COLUMNS, ColumnOptions, SourceOptions
+from fastload.sources.options import ColumnOptions, SourceOptions
 from fastload.sources.protocol import Choice, Files, Given, Item, Place, Placed, Source, attribute_of
 from fastload.sources.ray_data import with_rows
 from fastload.sources.tar import expanded_urls
@@ -72,7 +72,7 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
 
 def checked(source: Source, options: SourceOptions) -> Source:
     """A source that was opened. Raises ArgumentError: it takes none of the options for columns."""
-    columns = options.columns or NO_COLUMNS
+    columns = options.columns
     if columns.box_format is not None and attribute_of(source, "box_format") != columns.box_format:
         raise ArgumentError(
             f"box_format={columns.box_format!r} (--box-format) is for a column of objects with their boxes "
@@ -117,7 +117,7 @@ def _open_paths(given: Given) -> Source:
     assert isinstance(given.source, list | tuple)
     paths = [expanded(each) for each in given.source]
     if len(paths) == 1:
-        return choose(Given(paths[0], SourceOptions(columns=given.columns)))
+        return choose(Given(paths[0], SourceOptions(columns=given.options.columns)))
     for path in paths:
         is_table = table.is_table(path)
         if os.path.isdir(path) or is_table:
@@ -132,7 +132,7 @@ def _open_paths(given: Given) -> Source:
                 "pack each by itself and join them with torch.utils.data.ConcatDataset, which "
                 "FastLoader reads natively"
             )
-    return _open_files(paths, given.columns)
+    return _open_files(paths, given.options.columns)
 
 
 def _is_foreign(given: Given) -> bool:
@@ -143,7 +143,7 @@ def _open_foreign(given: Given) -> Source:
     """Files in a store, or images: those that URLs name, or that lie below one. Raises PackError,
     RemoteError."""
     found = _foreign(given)
-    return found.kind.open([*found.urls], given.columns) if isinstance(found, ForeignFiles) else found
+    return found.kind.open([*found.urls], given.options.columns) if isinstance(found, ForeignFiles) else found
 
 
 def foreign_objects(source: object, options: SourceOptions) -> ForeignFiles | LooseObjects:
@@ -276,11 +276,12 @@ CHOICES: tuple[Choice, ...] = (
     Choice(lambda given: is_packed(given.path), _refuse_packed),
     layouts.FOLDER,
     # files, by their names
-    Choice(_is_named, lambda given: _open_files([given.path], given.columns)),
+    Choice(_is_named, lambda given: _open_files([given.path], given.options.columns)),
     Choice(lambda given: isinstance(given.source, str) and not os.path.exists(given.path), _refuse_missing),
     layouts.FILE,
     Choice(
-        lambda given: tfrecord.FILES.named(given.path), lambda given: _open_files([given.path], given.columns)
+        lambda given: tfrecord.FILES.named(given.path),
+        lambda given: _open_files([given.path], given.options.columns),
     ),
     images.FILE,
     tar.COMPRESSED,

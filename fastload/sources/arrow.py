@@ -420,7 +420,7 @@ def _in_folder(given: Given) -> list[str]:
 
 
 FOLDER = Choice(
-    lambda given: bool(_in_folder(given)), lambda given: ArrowSource(_in_folder(given), given.columns)
+    lambda given: bool(_in_folder(given)), lambda given: ArrowSource(_in_folder(given), given.options.columns)
 )
 FILES = Files(
     lambda path: path.lower().endswith(".arrow"),

@@ -602,5 +602,5 @@ OBJECT = Choice(
         and hasattr(given.source, "__len__")
         and not isinstance(given.source, str)
     ),
-    lambda given: DatasetSource(given.source, given.columns.box_format),
+    lambda given: DatasetSource(given.source, given.options.columns.box_format),
 )

@@ -95,5 +95,5 @@ def _files_source(patterns: list[str], _: ColumnOptions) -> ImagesSource:
 FILES = Files(lambda path: path.lower().endswith(IMAGE_EXTENSIONS), _files_source)
 FILE = Choice(
     lambda given: os.path.isfile(given.path) and FILES.named(given.path),
-    lambda given: FILES.open([given.path], given.columns),
+    lambda given: FILES.open([given.path], given.options.columns),
 )

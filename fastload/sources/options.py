@@ -295,9 +295,12 @@ class ColumnOptions:
             raise ArgumentError(f"box_format={self.box_format!r} is none of {', '.join(BOX_SIDES)}")
 
 
+NO_COLUMNS = ColumnOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All options for reading a source. Each member is None where none of its options is given.
+    """All options for reading a source. Each member but `columns` is None where none of its options is given.
 
     Attributes:
         storage_options, timeout: those of the store in which a source lies.
@@ -309,7 +312,7 @@ class SourceOptions:
     table: TableOptions | None = None
     lmdb: LmdbOptions | None = None
     layout: LayoutOptions | None = None
-    columns: ColumnOptions | None = None
+    columns: ColumnOptions = NO_COLUMNS
     storage_options: Mapping[str, object] | None = field(default=None, repr=False)
     timeout: float | str | None = None
 
@@ -358,9 +361,6 @@ class SourceKeywords(TypedDict, total=False):
     image: str | None
 
 
-NO_COLUMNS = ColumnOptions()
-
-
 def split_pattern(pattern: str) -> tuple[str, str] | None:
     """Text before and after the number in a pattern such as image-%09d; None if it has not exactly one."""
     match = _PATTERN.fullmatch(pattern)
@@ -369,8 +369,8 @@ def split_pattern(pattern: str) -> tuple[str, str] | None:
 
 def source_options(given: Mapping[str, Any]) -> SourceOptions:
     """The options for reading a source among these keywords, and those of a store."""
-    store = {name: given.get(name) for name in ("storage_options", "timeout")}
-    return replace(SourceOptions.of(**taken(given, *READING.values())), **store)
+    found = SourceOptions.of(**taken(given, *READING.values()))
+    return replace(found, storage_options=given.get("storage_options"), timeout=given.get("timeout"))
 
 
 def taken(given: Mapping[str, Any], *kinds: Any) -> dict[str, Any]:

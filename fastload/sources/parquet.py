@@ -217,12 +217,7 @@ class ParquetSource(NumberedInFiles):
         assert isinstance(path, ForeignURL)
 
         def walked(group: int) -> tuple[Extents, PageSlots] | None:
-            chunk, own, walk = chunks[group], PageSlots(), Walk(path, skips=True)
-
-            def read(offset: int, size: int) -> bytes:
-                walk.seek(offset)
-                return walk.read(size)
-
+            chunk, own, read = chunks[group], PageSlots(), Walk(path, skips=True).part
             try:
                 found = None if chunk is None else pointer_places(read, chunk, own)
             except ValueError as error:
@@ -266,8 +261,7 @@ class ParquetSource(NumberedInFiles):
 
         def read(offset: int, size: int) -> bytes:
             with self._lock:
-                walk.seek(offset)
-                return walk.read(size)
+                return walk.part(offset, size)
 
         return read
 

@@ -52,7 +52,7 @@ from typing_extensions import Self
 from fastload.common.files import FILE_BYTES, open_regular, read_regular
 from fastload.errors import PackError
 from fastload.remote.foreign import ForeignFile, ForeignURL, Walk
-from fastload.sources.options import NO_COLUMNS, ColumnOptions, SourceOptions
+from fastload.sources.options import ColumnOptions, SourceOptions
 from fastload.sources.pixels import Pixels
 from fastload.store import Field, Schema
 from fastload.store.checked import JSON_BYTES, get_object, parse_json
@@ -242,11 +242,6 @@ class Given:
         """The path; "" if SRC is no path, which no file has."""
         return self.source if isinstance(self.source, str) else ""
 
-    @property
-    def columns(self) -> ColumnOptions:
-        """The options for columns and members."""
-        return self.options.columns or NO_COLUMNS
-
     @cached_property
     def is_folder(self) -> bool:
         """True if SRC is the path of a folder."""
@@ -315,7 +310,7 @@ class Files(NamedTuple):
 
         return Choice(
             lambda given: not given.folders and bool(inside(given)),
-            lambda given: self.open(inside(given), given.columns),
+            lambda given: self.open(inside(given), given.options.columns),
         )
 
 

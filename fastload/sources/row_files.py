@@ -328,9 +328,7 @@ class RowSource(NumberedInFiles):
         path = self.paths[number]
         if not isinstance(path, ForeignURL):
             return self._ranges.read(number, begin, size)
-        walk = self._walks.setdefault(number, Walk(path))
-        walk.seek(begin)
-        return walk.read(size) or b""
+        return self._walks.setdefault(number, Walk(path)).part(begin, size)
 
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields beside the image, without reading it."""

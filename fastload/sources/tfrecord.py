@@ -17,6 +17,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, overload
 
@@ -293,8 +294,7 @@ class _Sparse:
         start, stop = (at.start, at.stop) if isinstance(at, slice) else (at, at + 1)
         if not self._first <= start <= stop <= self._last:
             self._first, self._last = start, min(max(stop, start + _PIECE), len(self.data))
-            self._walk.seek(self._offset + start)
-            self.data[start : self._last] = self._walk.read(self._last - start)
+            self.data[start : self._last] = self._walk.part(self._offset + start, self._last - start)
         return bytes(self.data[at]) if isinstance(at, slice) else self.data[at]
 
     def _take(self, feature: Feature) -> None:
@@ -592,15 +592,12 @@ def _index(ranges: FileRanges, number: int, rows: Texts) -> None:
     read at the same time, so that nothing has to be fetched twice."""
     path, end = ranges.paths[number], ranges.size(number)
     walk = Walk(path) if isinstance(path, ForeignURL) else None
+    read = partial(ranges.read, number) if walk is None else walk.part
     at = record = 0
     while at < end:
         if end - at < _HEADER.size + _CRC.size:
             raise PackError(f"{path}: it ends inside record {record}; copy it again")
-        if walk is None:
-            header = ranges.read(number, at, _HEADER.size)
-        else:
-            walk.seek(at)
-            header = walk.read(_HEADER.size)
+        header = read(at, _HEADER.size)
         size, crc = _HEADER.unpack(header)
         if _masked(header[:8]) != crc:
             if at == 0 and header.startswith(_COMPRESSED):

@@ -149,26 +149,14 @@ class Near(NamedTuple):
 
 
 class _Ends:
-    """Starts or stops of single groups, read in the table of their places: one by its number, or an array
-    by a slice."""
+    """Starts or stops of single groups by their numbers, each read in the table of their places; `near` has
+    several."""
 
     def __init__(self, groups: SingleGroups, sized: bool) -> None:
         self._groups = groups
         self._sized = sized
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    @overload
-    def __getitem__(self, at: int) -> np.uint64: ...
-    @overload
-    def __getitem__(self, at: slice) -> npt.NDArray[np.uint64]: ...
-    def __getitem__(self, at: int | slice) -> np.uint64 | npt.NDArray[np.uint64]:
-        if isinstance(at, slice):
-            first, last, _ = at.indices(len(self._groups))
-            starts, sizes = self._groups.range(first, max(0, last - first))
-            found: npt.NDArray[np.uint64] = starts + sizes if self._sized else starts
-            return found
+    def __getitem__(self, at: int) -> np.uint64:
         start, size = self._groups.place(at)
         single: np.uint64 = np.uint64(start + size if self._sized else start)
         return single
