@@ -44,13 +44,17 @@ def attach(
             )
         ),
     ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A field beside the images of URLs; repeatable. All by default."),
+    ] = None,
     **options: Unpack[AttachKeywords],
 ) -> None:
     """Makes a dataset of images that stay where they are."""
     from fastload.packing.attach import attach as run
 
     with run_again("attach"):
-        summary = run(sources[0] if len(sources) == 1 else sources, out, base=base, **options)
+        summary = run(sources[0] if len(sources) == 1 else sources, out, base=base, fields=field, **options)
     if options["progress"]:
         show(summary, out, "attached")
 

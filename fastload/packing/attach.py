@@ -10,7 +10,7 @@ here, too. Everything else is a packed dataset.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,20 +43,20 @@ def attach(
     out: str | os.PathLike[str],
     *,
     base: str | os.PathLike[str] | None = None,
+    fields: Sequence[str] | None = None,
     **options: Unpack[AttachKeywords],
 ) -> PackSummary:
-    """Makes the dataset directory `out` of a source whose images stay where they are; it takes about 1.5 % of
-    their size.
+    """Makes the dataset directory `out` of a source whose images stay where they are.
 
-    `PackedDataset(out)` is a packed dataset while the files stay as they were. A changed image is noticed
-    when it is read, and is that sample's error. Images that `pack` with
-    encode="keep" stores as pixels are stored.
+    A changed image is that sample's error when it is read. Images that `pack` with encode="keep" stores as
+    pixels are stored.
 
     Args:
         source: a source of `pack` whose images lie in one piece in files (`fastload.sources.Placed`).
         out: the directory to make.
         base: folder from which `out` finds the files, absolute or relative to `out`; by default the source's,
             absolute.
+        fields: fields to take of objects in a store; None: all.
 
     Returns:
         Counts of what was done.
@@ -85,10 +85,18 @@ def attach(
                 f"base={os.fspath(base)!r} is a folder of files, and {source!r} lies in a store"
             )
         return attach_objects(
-            opened, out, chosen, run, source_options(given), check=given["check"] is not None
+            opened,
+            out,
+            chosen,
+            run,
+            source_options(given),
+            check=given["check"] is not None,
+            fields=fields,
         )
     if run.ray is not None:
         raise ArgumentError("ray= is for URLs: files on a disk are attached by threads")
+    if fields is not None:
+        raise ArgumentError("fields= is for URLs: of files on a disk all fields are attached")
     job = AttachJob(opened, opened, chosen)
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))

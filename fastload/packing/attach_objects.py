@@ -272,13 +272,13 @@ class _ObjectsJob:
         if self._fields == LABEL_FIELD:
             found = label_field(source.fields)
             return Schema((image, INDEX if found is None else found))
-        known = {field.name: field for field in source.fields}
+        if isinstance(self._fields, str):
+            raise ArgumentError(f"fields={self._fields!r} is no list of names")
+        known = {field.name: field for field in (image, *source.fields)}
         for name in self._fields:
             if name not in known:
-                raise ArgumentError(
-                    f"{source.title} has no {name!r}; its fields are {', '.join(known) or 'none'}"
-                )
-        return Schema((image, *(known[name] for name in self._fields)))
+                raise ArgumentError(f"{source.title} has no {name!r}; its fields are {', '.join(known)}")
+        return Schema(tuple(known[name] for name in dict.fromkeys((image.name, *self._fields))))
 
     def run(
         self,

@@ -217,7 +217,7 @@ def test_read(tmp_path: Path, s3_url: str, there: Put, seaweedfs: SeaweedFS) -> 
         assert proxy.counts()["requests"] == TARS
         captions = fastload.read(f"{s3_url}/train-*.tar", label=".txt", **store)
         assert captions[7]["txt"] == "caption 7"
-        with pytest.raises(ArgumentError, match=r"has no 'xml'; its fields are label, txt"):
+        with pytest.raises(ArgumentError, match=r"has no 'xml'; its fields are image, label, txt"):
             fastload.read(f"{s3_url}/train-*.tar", label=".xml", **store)
         with pytest.raises(ArgumentError, match="label='cls' is for objects in a store"):
             fastload.read(tmp_path / "files" / "train-000.tar", label="cls")
@@ -239,6 +239,12 @@ def test_several_images(tmp_path: Path, s3_url: str, there: Put, seaweedfs: Seaw
         assert [label for _, label in found] == [0, 1, 2]
     with pytest.raises(PackError, match=r"a\.tar: field 'right' \(image\) cannot lie beside images"):
         attach(f"{s3_url}/a.tar", tmp_path / "out.fl", **options)
+    attach(f"{s3_url}/a.tar", tmp_path / "out.fl", fields=["label", "label", "image"], **options)
+    chosen = opened(tmp_path / "out.fl", tmp_path / "c", seaweedfs)
+    assert [chosen.fields, [label for _, label in chosen]] == [("image", "label"), [0, 1, 2]]
+    for fields, said in ((["lable"], "no 'lable'; its fields are image, label"), ("label", "is no list")):
+        with pytest.raises(ArgumentError, match=said):
+            attach(f"{s3_url}/a.tar", tmp_path / "no.fl", fields=fields, **options)
     with pytest.raises(ArgumentError, match=r"^image='x' \(--image\) is for tars, "):
         there({"b.jpg": picture(1)})
         attach(f"{s3_url}/b.jpg", tmp_path / "loose.fl", image="x", **options)
