@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fastload.packing.read import read
     from fastload.sampling.buckets import BucketBatchSampler
     from fastload.sampling.keyed import KeyedSampler
+    from fastload.sampling.token_batches import TokenBatches
     from fastload.sampling.window import WindowSampler
     from fastload.transfer import pull, push
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
@@ -37,6 +38,7 @@ __all__ = [
     "OnImages",
     "PackedDataset",
     "Padded",
+    "TokenBatches",
     "WindowSampler",
     "__version__",
     "accelerate",
@@ -70,6 +72,7 @@ _HOMES = {
     "OnImages": ("fastload.dataset.in_place.hugging_face", "OnImages"),
     "PackedDataset": ("fastload.dataset.packed", "PackedDataset"),
     "Padded": ("fastload.batch.containers", "Padded"),
+    "TokenBatches": ("fastload.sampling.token_batches", "TokenBatches"),
     "WindowSampler": ("fastload.sampling.window", "WindowSampler"),
     "accelerate": ("fastload.loader", "accelerate"),
     "add_columns": ("fastload.versions", "add_columns"),

@@ -12,7 +12,7 @@ has a stream of its own:
   INTERLEAVING_STREAM  the key of a mixture's order of sources in one epoch
   SOURCE_STREAM      the keys of a mixture's passes over its sources
   SUBSTITUTE_STREAM  the substitutes of a bad sample
-  ORDER_STREAM       the seed of an epoch's order
+  ORDER_STREAM       the seed of an epoch's order, and of the order of the steps in each of its pools
   HOST_STREAM        the line of blocks that hosts share out, and the key of each host's order in one epoch
   SAMPLE_STREAM      the seeds of Python's, NumPy's and torch's generators under seed_by="sample"
 
@@ -196,6 +196,11 @@ def _natural(value: object) -> int | None:
 def order_seed(seed: int, epoch: int) -> int:
     """The seed of one epoch's order, a pure function of (seed, epoch); 63 bits."""
     return _key(seed, epoch, 0, ORDER_STREAM)
+
+
+def pool_seed(seed: int, epoch: int, pool: int) -> int:
+    """The key of the order of the steps in one pool of an epoch; 63 bits."""
+    return _key(seed, epoch, 1 + pool, ORDER_STREAM)
 
 
 def hosts_seed(seed: int, period: int) -> int:

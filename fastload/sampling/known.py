@@ -46,6 +46,7 @@ from fastload.sampling.buckets import BucketBatchSampler
 from fastload.sampling.keyed import KeyedSampler, RandomKeyedSampler
 from fastload.sampling.sampler import Sharded, ShardSampler
 from fastload.sampling.sharding import Positions, Split
+from fastload.sampling.token_batches import TokenBatches
 from fastload.sampling.window import (
     BLOCK,
     BUFFER,
@@ -221,6 +222,7 @@ _NOTHING: tuple[type[Any], ...] = (
     SequentialSampler,
     DistributedSampler,
     BucketBatchSampler,
+    TokenBatches,
     _InfiniteConstantSampler,
 )
 _FIRST: tuple[type[Any], ...] = (
@@ -424,6 +426,8 @@ def gives_each_at_most_once(facts: SamplerFacts) -> bool:
         return not sampler.replacement and (
             sampler._num_samples is None or sampler._num_samples <= len(sampler.data_source)
         )
+    if kind is TokenBatches:
+        return sampler.drop_last  # else the last samples may come again
     return kind in _EACH_ONCE or (kind is WeightedRandomSampler and not sampler.replacement)
 
 
@@ -481,6 +485,14 @@ def drawn_by(sharded: Sharded, default: torch.Tensor | None) -> Iterator[tuple[s
                 [each.batch_size, each.shuffle, each.drop_last],
             )
             yield "a BucketBatchSampler with the buckets", summary_of(each.buckets)
+        elif kind is TokenBatches:
+            yield "TokenBatches with the seed", each.seed
+            yield (
+                "TokenBatches with max_tokens, bins, shuffle, on_long and drop_last",
+                [each.max_tokens, each.bins, each.shuffle, each.on_long, each.drop_last],
+            )
+            yield "TokenBatches with the lengths", summary_of(each.lengths)
+            yield "TokenBatches with the patches", summary_of(each.patches)
         elif kind is SubsetRandomSampler:
             yield "a SubsetRandomSampler with the indices", summary_of(each.indices)
         elif kind is WeightedRandomSampler:

@@ -28,6 +28,7 @@ from fastload.sampling.sharding import (
     strided,
     strided_places,
 )
+from fastload.sampling.token_batches import TokenBatches
 from fastload.sampling.window import BLOCK, BUFFER, WindowOrder, window_sizes
 
 _WORDS = 1 << 64
@@ -284,13 +285,21 @@ class ShardedSampler(Sharded, DistributedSampler[Any]):
 
 
 class ShardedBatchSampler(Sharded, Sampler[Any]):
-    """A user's batch sampler under shard=: every rank draws all batches, and takes its stride of them."""
+    """A user's batch sampler under shard=: every rank draws all batches, and takes its stride of them.
+
+    Raises:
+        ArgumentError: TokenBatches that are one rank's, or whose steps cannot be shared out; also find_rank().
+    """
 
     kind = "batch_sampler"
 
     def __init__(self, batch_sampler: Any, shard: Shard, *, drop_last: bool, even: bool) -> None:
         Sharded.__init__(self, shard, drop_last, even)
         self.batches = batch_sampler
+        if isinstance(batch_sampler, TokenBatches) and batch_sampler.shard is not None:
+            raise ArgumentError(
+                f"shard={shard!r} and TokenBatches(shard={batch_sampler.shard!r}): give it to the loader alone"
+            )
         self.find_rank()
 
     @property
@@ -318,6 +327,11 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
             splits,
             rank,
         )
+
+    def find_rank(self) -> None:
+        if isinstance(self.batches, TokenBatches):
+            self.batches.check_world(rank_and_world(self.shard)[1])
+        Sharded.find_rank(self)
 
     def begin(self, epoch: int) -> None:
         """Notes that a pass begins, and tells the user's batch sampler, and the sampler in it, its epoch."""
