@@ -124,7 +124,7 @@ def planned(folder: str) -> None:
     for count, _ in enumerate(islice(sampler, PLANNED // 160)):
         if not count % 100:
             most = max(most, own_memory() - before)
-    print(most / PLANNED)
+    sys.stdout.write(f"{most / PLANNED}\n")
 
 
 def memory() -> float:
@@ -164,7 +164,9 @@ def main() -> int:
     ]
     common.console.print(shown(rows))
     ours, held = rows[0], memory()
-    common.console.print(f"{held:.2f} own bytes a document of a plan of {PLANNED:,}, beside 8 in mapped files")
+    common.console.print(
+        f"{held:.2f} own bytes a document of a plan of {PLANNED:,}, beside 8 in mapped files"
+    )
     targets = [
         common.Target("waste of bins", ours["waste"], 0.01, at_most=True, digits=4),
         common.Target("heaviest rank's patches / mean, median", ours["patches_median"], 1.03, True, 3),

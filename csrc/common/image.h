@@ -38,7 +38,14 @@ typedef enum fl_dtype {
     FL_BF16 = 3,
     FL_U16 = 4 /* of planes only */
 } fl_dtype;
-typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1 } fl_layout;
+typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1, FL_PATCHES = 2 } fl_layout;
+
+/* FL_PATCHES: an RGB image cut into squares of `side` pixels, one after another, as Qwen2-VL's processors cut it:
+ * merge x merge neighbours follow each other, and these groups row by row. A patch is [channel][frame][y][x]; a
+ * still image is the same in all frames. Width and height are multiples of side * merge. */
+typedef struct fl_patches {
+    uint32_t side, merge, frames;
+} fl_patches;
 
 /* Destination of an image: its row of the batch, or the top left corner of a larger frame. The mirror is
  * applied last, over the whole target: pixel (x, y) of the unmirrored image is stored at (width - 1 - x, ...)
@@ -54,6 +61,7 @@ typedef struct fl_sink {
     uint8_t channels, depth; /* as those of the fl_view that it is made from */
     uint32_t pitch; /* pixels from one row to the next, at least width; 0: width */
     size_t plane; /* FL_CHW: pixels from one plane to the next, at least pitch * height; 0: just that */
+    fl_patches patches; /* of FL_PATCHES */
 } fl_sink;
 
 static inline size_t fl_sink_pitch(const fl_sink *sink) { return sink->pitch ? sink->pitch : sink->width; }

@@ -233,6 +233,33 @@ static fl_code op_letterbox(resolving *r, const fl_op *op) {
     return pad(r, op, (op->width - w) / 2, (op->height - h) / 2, op->width, op->height);
 }
 
+/* The largest ratio of sides that Qwen2-VL's processors take. */
+static const double GRID_RATIO_MOST = 200;
+
+/* smart_resize of Hugging Face's Qwen2-VL processors: both sides rounded to multiples, halves to even; where that is too
+ * large or too small, the ratio is kept, and sides are rounded down or up. */
+static fl_code op_patch_grid(resolving *r, const fl_op *op) {
+    const double width = (double)r->g->window.width, height = (double)r->g->window.height;
+    const double by = op->options[0], least = op->options[1], most = op->options[2];
+    if (op->option_count != 3 || !(by >= 1 && by <= FL_IMAGE_SIDE_MAX && least <= most) || r->wide > 0)
+        return fl_fail(r->err, FL_EARG, "a grid of patches by %g pixels, %g to %g in all", by, least, most);
+    if (fmax(width, height) / fmin(width, height) > GRID_RATIO_MOST)
+        return fl_fail(
+            r->err, FL_EARG,
+            "its %.0f x %.0f pixels (height x width) are more than %.0f times as long as wide, which no "
+            "grid of patches takes",
+            height, width, GRID_RATIO_MOST);
+    double w = rint(width / by) * by, h = rint(height / by) * by;
+    if (w * h > most) {
+        const double beta = sqrt(height * width / most);
+        w = fmax(by, floor(width / beta / by) * by), h = fmax(by, floor(height / beta / by) * by);
+    } else if (w * h < least) {
+        const double beta = sqrt(least / (height * width));
+        w = ceil(width * beta / by) * by, h = ceil(height * beta / by) * by;
+    }
+    return resize_to(r, op, side_of(w), side_of(h));
+}
+
 /* Start of a crop of `want` along a side of `have`: padding first when the image is smaller, then the centre,
  * halves rounded to even, as torchvision does. */
 static int64_t centre(int64_t have, int64_t want) {
@@ -416,6 +443,7 @@ static fl_code run(resolving *r, const fl_op *op, uint32_t place) {
     case FL_OP_TRIVIAL_AUGMENT:
     case FL_OP_AUTO_AUGMENT: return FL_OK; /* engine/augment does it */
     case FL_OP_ERASE: return FL_OK; /* engine/erase does it */
+    case FL_OP_PATCH_GRID: return op_patch_grid(r, op);
     }
     return fl_fail(r->err, FL_EARG, "transform %u is of unknown kind %d", place, (int)op->kind);
 }

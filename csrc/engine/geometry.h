@@ -58,7 +58,9 @@ typedef enum fl_op_kind {
     FL_OP_AUTO_AUGMENT = 30,
     /* By engine/erase.h, after all others. options: least and most share of the area, least and most height by
      * width; fill, or values where `floats` says so */
-    FL_OP_ERASE = 31
+    FL_OP_ERASE = 31,
+    /* options: a number of which both sides become multiples, least and most pixels of the whole; filter, antialias */
+    FL_OP_PATCH_GRID = 32
 } fl_op_kind;
 
 enum { FL_OPS_MAX = 16, FL_OPTIONS_MAX = 32, FL_STEPS_MAX = 2 * FL_OPS_MAX };

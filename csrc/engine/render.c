@@ -184,6 +184,17 @@ static void fill(const fl_sink *sink, const fl_box *keep, const uint8_t colour[3
     else fl_resize_sink_fill(sink, keep, colour);
 }
 
+/* Checks that nothing but the image goes into patches: padding and what erases know only lines. */
+static fl_code check_patches(const fl_geometry *g, const fl_sink *sink, const fl_program *program,
+                             fl_error *err) {
+    bool erases = false;
+    if (sink->layout != FL_PATCHES) return FL_OK;
+    for (uint32_t i = 0; i < program->count; i++) erases = erases || program->ops[i].kind == FL_OP_ERASE;
+    if (erases || g->visible.width != g->window.width || g->visible.height != g->window.height)
+        return fl_fail(err, FL_EUNSUPPORTED, "its patches would show padding, or a square that is erased");
+    return FL_OK;
+}
+
 /* Resolves a part's geometry. */
 static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t height, fl_key key,
                     fl_boxes *boxes, const fl_target *target, uint32_t row, fl_error *err) {
@@ -194,6 +205,7 @@ static fl_code plan(planned *part, const fl_part *from, uint32_t width, uint32_t
     fl_target_clear_margin(target, row);
     fl_sink sink = fl_target_sink(target, row);
     sink.hflip = g->hflip, sink.vflip = g->vflip;
+    if ((code = check_patches(g, &sink, &from->program, err))) return code;
     part->sink = sink;
     part->eighths = 8;
     part->source = (fl_box){0, 0, 0, 0};

@@ -49,8 +49,8 @@ static fl_code lay_frames(fl_target *target, uint32_t rows, uint32_t multiple, s
     return FL_OK;
 }
 
-/* Each row on a cache line of its own: two threads may write neighbours. */
-static fl_code lay_list(fl_target *target, uint32_t rows, size_t *bytes, fl_error *err) {
+/* Each row from a multiple of `step` bytes on. */
+static fl_code lay_list(fl_target *target, uint32_t rows, size_t step, size_t *bytes, fl_error *err) {
     target->sink.width = target->sink.height = 0;
     *bytes = 0;
     for (uint32_t i = 0; i < rows; i++) {
@@ -59,7 +59,7 @@ static fl_code lay_list(fl_target *target, uint32_t rows, size_t *bytes, fl_erro
         if (code) return code;
         if (place->bytes > BYTES_MAX - *bytes) return too_many(rows, err);
         place->at = *bytes;
-        *bytes += (place->bytes + 63) & ~(size_t)63;
+        *bytes += (place->bytes + step - 1) / step * step;
     }
     return FL_OK;
 }
@@ -71,7 +71,9 @@ fl_code fl_target_lay(fl_target *target, uint32_t rows, fl_lay lay, uint32_t mul
         return fl_fail(err, FL_EARG, "%u rows of %u planes, %u bytes a pixel, to multiples of %u", rows,
                        target->planes, target->unit, multiple);
     if (lay == FL_LAY_PADDED) return lay_frames(target, rows, multiple, bytes, err);
-    if (lay == FL_LAY_LIST) return lay_list(target, rows, bytes, err);
+    /* On a cache line of its own: two threads may write neighbours. */
+    if (lay == FL_LAY_LIST) return lay_list(target, rows, 64, bytes, err);
+    if (lay == FL_LAY_FLAT) return lay_list(target, rows, 1, bytes, err);
     const fl_sink *sink = &target->sink;
     fl_code code = bytes_of(target, sink->width, sink->height, &target->row_bytes, err);
     if (code) return code;

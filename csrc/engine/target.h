@@ -4,6 +4,7 @@
  * NOTE [ target: images of different sizes ]
  * FL_LAY_EQUAL   every row has the sink's size; no places.
  * FL_LAY_LIST    each row has its own size and lies tight at its own place.
+ * FL_LAY_FLAT    the same, one right after another.
  * FL_LAY_PADDED  each row has its own size and lies in the top left corner of a frame: the batch's largest
  * width and height, each rounded
  *                up to a multiple. All bytes of the frame beyond the row are zeros: whoever makes the row
@@ -23,7 +24,7 @@
 #include "common/image.h"
 #include "common/status.h"
 
-typedef enum fl_lay { FL_LAY_EQUAL = 0, FL_LAY_LIST = 1, FL_LAY_PADDED = 2 } fl_lay;
+typedef enum fl_lay { FL_LAY_EQUAL = 0, FL_LAY_LIST = 1, FL_LAY_PADDED = 2, FL_LAY_FLAT = 3 } fl_lay;
 
 typedef struct fl_place {
     size_t at, bytes; /* from the target's first byte; all that belongs to the row */

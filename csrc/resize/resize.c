@@ -92,10 +92,16 @@ fl_code fl_resize_check_ends(const fl_view *view, const fl_sink *sink, fl_error 
     if (sink->channels != view->channels || sink->depth != view->depth)
         return fl_fail(err, FL_EARG, "resize: a sink of %d channels of %d bytes for a view of %d of %d",
                        sink->channels, sink->depth, view->channels, view->depth);
-    if (sink->data == NULL || (unsigned)sink->layout > FL_CHW || (unsigned)sink->dtype > FL_U16 ||
+    if (sink->data == NULL || (unsigned)sink->layout > FL_PATCHES || (unsigned)sink->dtype > FL_U16 ||
         (sink->dtype != FL_U8 && sink->dtype != FL_U16 && sink->lut == NULL))
         return fl_fail(err, FL_EARG, "resize: a sink of dtype %d and layout %d without %s", (int)sink->dtype,
                        (int)sink->layout, sink->data == NULL ? "data" : "a table");
+    const fl_patches *p = &sink->patches;
+    const uint64_t by = (uint64_t)p->side * p->merge;
+    if (sink->layout == FL_PATCHES &&
+        (!by || !p->frames || sink->channels || sink->width % by || sink->height % by))
+        return fl_fail(err, FL_EARG, "resize: %u x %u pixels in %u x %u patches of %u pixels", sink->width,
+                       sink->height, p->merge, p->merge, p->side);
     return FL_OK;
 }
 

@@ -55,11 +55,60 @@ static void store_grey(const fl_sink *sink, size_t at, const uint8_t *grey, size
     else half_grey(grey, sink->lut, (uint16_t *)sink->data + at, n);
 }
 
+/* The first value of column x and line y of an image in patches, of channel 0 and frame 0. */
+static size_t patch_place(const fl_sink *sink, size_t x, size_t y) {
+    const fl_patches *p = &sink->patches;
+    const size_t side = p->side, merge = p->merge, column = x / side, line = y / side;
+    const size_t group = line / merge * (sink->width / (side * merge)) + column / merge;
+    const size_t patch = (group * merge + line % merge) * merge + column % merge;
+    return patch * 3 * p->frames * side * side + y % side * side + x % side;
+}
+
+/* n values of one channel in the sink's type. */
+static void store_channel(const fl_resize_rows *rows, size_t at, int channel, const uint8_t *values,
+                          size_t n) {
+    const fl_sink *sink = rows->sink;
+    if (sink->dtype == FL_U8) memcpy((uint8_t *)sink->data + at, values, n);
+    else if (rows->half)
+        fl_resize_half_ramp_plane(rows->half, channel, values, (uint16_t *)sink->data + at, n);
+    else if (rows->ramp) fl_resize_ramp_plane(rows->ramp, channel, values, (float *)sink->data + at, n);
+    else if (sink->dtype == FL_F32)
+        word_grey(values, (const uint32_t *)sink->lut + 256 * channel, (uint32_t *)sink->data + at, n);
+    else half_grey(values, (const uint16_t *)sink->lut + 256 * channel, (uint16_t *)sink->data + at, n);
+}
+
+/* n RGB pixels of a line into patches; `at` is the first pixel's place in an image of lines. */
+static void store_patches(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
+    enum { PIXELS = 1024 };
+    const fl_sink *sink = rows->sink;
+    const size_t side = sink->patches.side, size = element_size(sink->dtype), square = side * side;
+    const size_t y = at / sink->width;
+    uint8_t bytes[3][PIXELS];
+    for (size_t x = at % sink->width, end = x + n, m; x < end; x += m, rgb += 3 * m) {
+        m = end - x < PIXELS ? end - x : PIXELS;
+        rows->kernels->split(rgb, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
+        for (size_t from = 0, run; from < m; from += run) {
+            run = side - (x + from) % side;
+            if (run > m - from) run = m - from;
+            size_t to = patch_place(sink, x + from, y);
+            for (int c = 0; c < 3; c++) {
+                store_channel(rows, to, c, bytes[c] + from, run);
+                const uint8_t *first = (const uint8_t *)sink->data + to * size;
+                for (uint32_t f = 1; f < sink->patches.frames; f++)
+                    memcpy((uint8_t *)sink->data + (to + f * square) * size, first, run * size);
+                to += sink->patches.frames * square;
+            }
+        }
+    }
+}
+
 /* n RGB pixels into the sink's type and layout; `at` is the first pixel's place in a plane. */
 static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
     const fl_sink *sink = rows->sink;
     const size_t plane = fl_sink_plane(sink);
-    if (sink->dtype == FL_U8) {
+    if (sink->layout == FL_PATCHES) {
+        store_patches(rows, at, rgb, n);
+    } else if (sink->dtype == FL_U8) {
         uint8_t *data = sink->data;
         if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
         else

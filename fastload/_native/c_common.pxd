@@ -65,6 +65,9 @@ cdef extern from "common/image.h" nogil:
     ctypedef enum fl_layout:
         FL_HWC
         FL_CHW
+        FL_PATCHES
+    ctypedef struct fl_patches:
+        uint32_t side, merge, frames
     ctypedef struct fl_sink:
         void *data
         uint32_t width, height
@@ -75,6 +78,7 @@ cdef extern from "common/image.h" nogil:
         uint8_t channels, depth
         uint32_t pitch
         size_t plane
+        fl_patches patches
 
 cdef extern from "common/rng.h" nogil:
     ctypedef struct fl_key:

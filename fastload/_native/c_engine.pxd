@@ -92,6 +92,7 @@ cdef extern from "engine/geometry.h" nogil:
         FL_OP_TRIVIAL_AUGMENT
         FL_OP_AUTO_AUGMENT
         FL_OP_ERASE
+        FL_OP_PATCH_GRID
     ctypedef struct fl_policy:
         uint32_t count, bin, bins
         double shear, translate, rotate, blend, posterize
@@ -218,6 +219,7 @@ cdef extern from "engine/target.h" nogil:
         FL_LAY_EQUAL
         FL_LAY_LIST
         FL_LAY_PADDED
+        FL_LAY_FLAT
     ctypedef struct fl_place:
         size_t at, bytes
         uint32_t width, height

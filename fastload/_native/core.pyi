@@ -467,12 +467,14 @@ class Output:
     layout: str
     itemsize: int
     channels: int
+    patches: tuple[int, int, int] | None
     def __init__(
         self,
         dtype: str = "uint8",
         layout: str = "HWC",
         lut: npt.NDArray[Any] | None = None,
         planes: tuple[int, int] | None = None,
+        patches: tuple[int, int, int] | None = None,
     ) -> None: ...
 
 def image_sizes(

@@ -1,9 +1,9 @@
 # Parts of a batch: their form, and their places in its slot.
 
-from fastload._native.c_common cimport fl_dtype, fl_error, fl_layout, fl_sink
+from fastload._native.c_common cimport fl_dtype, fl_error, fl_layout, fl_patches, FL_PATCHES, fl_sink
 from fastload._native.c_engine cimport (
-    fl_lay, FL_LAY_EQUAL, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target, fl_target_lay,
-    fl_target_tighten,
+    fl_lay, FL_LAY_EQUAL, FL_LAY_FLAT, FL_LAY_LIST, FL_LAY_PADDED, FL_PARTS_MAX, fl_place, fl_target,
+    fl_target_lay, fl_target_tighten,
 )
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -21,8 +21,12 @@ cdef class Output:
         lut: for float dtypes, the value of each byte value in each channel: 3 x 256 values of dtype; for
             planes channels x 256 or 65536.
         planes: (channels, bytes of a value) of an image that is not 8-bit RGB; None: it is.
+        patches: (side, merge, frames) of an image that is cut into patches, in place of a layout of lines;
+            csrc/common/image.h has them. None: it is not.
 
     Attributes:
+        layout: "HWC", "CHW" or "patches".
+        patches: as it was given.
         channels: number of channels of the image.
     """
 
@@ -33,11 +37,14 @@ cdef class Output:
     cdef uint8_t plane_channels, depth
     cdef fl_dtype dtype_code
     cdef fl_layout layout_code
+    cdef readonly object patches
+    cdef fl_patches patch_form
     cdef object lut
     cdef const uint8_t[::1] lut_bytes
 
-    def __init__(self, dtype="uint8", layout="HWC", lut=None, planes=None):
-        self.dtype, self.layout = dtype, layout
+    def __init__(self, dtype="uint8", layout="HWC", lut=None, planes=None, patches=None):
+        self.dtype, self.layout = dtype, layout if patches is None else "patches"
+        self.patches = patches
         self.plane_channels, self.depth = (0, 0) if planes is None else planes
         if planes is not None and not (1 <= self.plane_channels <= 4 and 1 <= self.depth <= 2):
             raise _errors.ArgumentError(f"planes of {self.plane_channels} channels of {self.depth} bytes")
@@ -45,6 +52,9 @@ cdef class Output:
         self.dtype_code, kind = _choice(_DTYPES, dtype, "dtype")
         self.itemsize = _np.dtype(kind).itemsize
         self.layout_code = _choice(_LAYOUTS, layout, "layout")
+        if patches is not None:
+            self.layout_code = FL_PATCHES
+            self.patch_form.side, self.patch_form.merge, self.patch_form.frames = patches
         floats, own = dtype not in ("uint8", "uint16"), "uint16" if self.depth == 2 else "uint8"
         if not floats and dtype != own:
             raise _errors.ArgumentError(
@@ -67,9 +77,10 @@ cdef class Output:
         sink.hflip = sink.vflip = False
         sink.pitch, sink.plane = 0, 0
         sink.channels, sink.depth = self.plane_channels, self.depth
+        sink.patches = self.patch_form
 
 
-_LAYS = {"equal": FL_LAY_EQUAL, "list": FL_LAY_LIST, "padded": FL_LAY_PADDED}
+_LAYS = {"equal": FL_LAY_EQUAL, "list": FL_LAY_LIST, "padded": FL_LAY_PADDED, "flat": FL_LAY_FLAT}
 
 
 cdef class _Targets:
@@ -80,7 +91,7 @@ cdef class _Targets:
         rows: number of rows of the batch.
         sizes: "equal": (width, height) of each part. Else uint32 (parts, rows, 2): that of each row.
         outputs: the Output of each part.
-        layout: "equal", "list" or "padded".
+        layout: "equal", "list", "padded" or "flat".
         pad_to: for "padded", the number of which the sides of its frames are multiples.
         bounded: True if the sizes are upper bounds, and each row's own is known when it is made; not for
             "equal".
@@ -137,8 +148,10 @@ cdef class _Targets:
         cdef fl_error err
         width, height = size
         output._sink(&target.sink, NULL, width, height)
-        target.planes = 1 if target.sink.layout == FL_HWC else output.channels
+        target.planes = output.channels if target.sink.layout == FL_CHW else 1
         target.unit = <uint32_t>(output.itemsize * output.channels) // target.planes
+        if target.sink.layout == FL_PATCHES:
+            target.unit *= target.sink.patches.frames
         if self.rows > 0xFFFFFFFF:
             raise _errors.ArgumentError(f"a batch of {self.rows} rows")
         check(fl_target_lay(target, <uint32_t>max(1, self.rows), lay, pad_to, &taken, &err), &err)

@@ -47,7 +47,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from fastload.batch.containers import Flat, Padded, sequence_like
+from fastload.batch.containers import Flat, Padded, PatchedImages, joined_patches, sequence_like
 from fastload.errors import ArgumentError, BatchShapeError, FastloadError
 from fastload.store.form import Path
 from fastload.store.kinds.base import Collated
@@ -283,6 +283,8 @@ class Collate:
     def _collated(self, values: Sequence[Any], kinds: object, path: tuple[Any, ...], image: _Image) -> object:
         values = _without_lists(values)
         first = values[0]
+        if isinstance(first, PatchedImages):
+            return joined_patches(values)
         if isinstance(kinds, str) and (kinds == "list" or not isinstance(first, Mapping)):
             return self._part(values, kinds, path)
         if image.has_views(values, path):

@@ -10,11 +10,15 @@ used: it takes a subclass of dict or list for a single object, so its tensors wo
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch.utils.data._utils.collate import default_collate_fn_map
 
+from fastload.errors import BatchShapeError
 from fastload.store.form import Path
 
 
@@ -42,6 +46,51 @@ class Flat(NamedTuple):
 
     values: torch.Tensor
     offsets: torch.Tensor
+
+
+class PatchedImages(NamedTuple):
+    """The patches of an image, or of those of a batch, one after another.
+
+    Attributes:
+        pixel_values: (P, channels * temporal * patch * patch).
+        image_grid_thw: int64 (I, 3): 1, and the patches down and across, of each image.
+    """
+
+    pixel_values: torch.Tensor
+    image_grid_thw: torch.Tensor
+
+    @classmethod
+    def of(
+        cls, values: torch.Tensor, form: tuple[int, int, int], channels: int, sizes: npt.NDArray[np.int64]
+    ) -> PatchedImages:
+        """The images in flat values.
+
+        Args:
+            values: all values, one after another.
+            form: (patch, merge, temporal).
+            channels: number of channels of the images.
+            sizes: width and height of each, pixels, (I, 2).
+        """
+        patch, _, temporal = form
+        grids = np.ones((len(sizes), 3), np.int64)
+        grids[:, 1:] = sizes[:, ::-1] // patch
+        return cls(values.view(-1, channels * temporal * patch * patch), torch.from_numpy(grids))
+
+
+def joined_patches(images: Sequence[PatchedImages], **_: object) -> PatchedImages:
+    """The images of several samples as those of a batch; also for torch's default_collate, which hands in its
+    table of functions. Raises BatchShapeError where their patches differ."""
+    forms = {(each.pixel_values.shape[1], str(each.pixel_values.dtype)) for each in images}
+    if len(forms) > 1:
+        shown = [f"{count} values of {dtype}" for count, dtype in sorted(forms)]
+        raise BatchShapeError(
+            f"samples of one batch have patches of {shown[0]} and of {shown[1]}: give all datasets "
+            "the same Patches"
+        )
+    return PatchedImages(*(torch.cat(each) for each in zip(*images, strict=True)))
+
+
+default_collate_fn_map[PatchedImages] = joined_patches  # as its documentation tells to extend it
 
 
 def to_device(batch: object, device: torch.device, *, closed: bool = True) -> object:

@@ -13,6 +13,7 @@ import torch
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.batch.containers import PatchedImages
 from fastload.common.urls import is_remote, shown
 from fastload.dataset.other_formats import decoded
 from fastload.dataset.query import Columns, ConditionEngine
@@ -107,7 +108,7 @@ class OpenedDataset:
         outputs: list[core.Output],
         sizes: Sequence[tuple[int, int]],
         bounded: bool = False,
-    ) -> tuple[list[torch.Tensor], list[tuple[npt.NDArray[np.uint8], int] | None]]:
+    ) -> tuple[list[torch.Tensor | PatchedImages], list[tuple[npt.NDArray[np.uint8], int] | None]]:
         """Makes a sample in the calling thread: its parts, and what core.Decoder makes of the source's items.
 
         A record in a cache that does not hold is fetched anew.
@@ -123,7 +124,11 @@ class OpenedDataset:
             SampleError: it cannot be made; with the reason alone.
         """
         images = [
-            torch.empty((o.channels, *size), dtype=TORCH_DTYPES[o.dtype], device="cpu")
+            torch.empty(
+                (o.channels * (1 if o.patches is None else o.patches[2]), *size),
+                dtype=TORCH_DTYPES[o.dtype],
+                device="cpu",
+            )
             for size, o in zip(sizes, outputs, strict=True)
         ]
         into = [image.view(torch.uint8).reshape(-1).numpy() for image in images]
@@ -148,7 +153,7 @@ class OpenedDataset:
                 items = made(None, self.load(index, source.max_pixels))
         if found is not None:
             images = [_first_pixels(image, *size) for image, size in zip(images, found, strict=True)]
-        return images, items
+        return [_shaped(*each) for each in zip(images, outputs, strict=True)], items
 
     def load(self, index: int, max_pixels: int) -> npt.NDArray[np.uint8]:
         """The image of a foreign file that native threads do not decode, (height, width, 3), RGB. Raises
@@ -179,6 +184,14 @@ class OpenedDataset:
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         return self.reader.column("__height__"), self.reader.column("__width__")
+
+
+def _shaped(image: torch.Tensor, output: core.Output) -> torch.Tensor | PatchedImages:
+    """An image, or its patches."""
+    if output.patches is None:
+        return image
+    height, width = image.shape[-2:]
+    return PatchedImages.of(image, output.patches, output.channels, np.array([[width, height]]))
 
 
 def _first_pixels(image: torch.Tensor, width: int, height: int) -> torch.Tensor:

@@ -20,6 +20,7 @@ from torch.utils.data import Dataset, Subset
 from typing_extensions import Buffer
 
 from fastload._native import core
+from fastload.batch.containers import PatchedImages
 from fastload.common.files import expanded
 from fastload.common.limits import checked_max_pixels
 from fastload.common.originals import OwnCode
@@ -573,7 +574,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             raise self.sample_error(index, getattr(error, "reason", None) or str(error)) from None
         fields = self.row_fields(plan) if made else None
         return images.by_name(plan, parts) | (
-            {} if fields is None else fields.sample(made, (parts[0].shape[-2], parts[0].shape[-1]))
+            {} if fields is None else fields.sample(made, _size_of(parts[0], sizes[0]))
         )
 
     def longer_sides(self, most: int) -> list[int]:
@@ -698,6 +699,11 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             )
         except SampleError as error:
             raise self.sample_error(index, error.reason or str(error)) from None
+
+
+def _size_of(image: torch.Tensor | PatchedImages, known: tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of an image; of patches the size that was known before they were made."""
+    return known if isinstance(image, PatchedImages) else (image.shape[-2], image.shape[-1])
 
 
 def _not_rgb(opened: OpenedDataset, names: Sequence[str]) -> str:

@@ -109,6 +109,10 @@ def _of_plan(
     """The stages of the images of one native plan; `mine` are those of batch_transform=. Unless there is one
     image, of 8-bit RGB (`only_rgb`), the native pass makes the floats."""
     dtype = settings.dtype if settings.dtype in DTYPES else None
+    if plan.patches is not None:
+        if mine:
+            raise ArgumentError("batch_transform= is for images, of which Patches makes patches")
+        return []
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
     if floats and settings.has_floats:
         raise ArgumentError(_TWICE)

@@ -19,6 +19,7 @@ from typing_extensions import TypeVar
 
 from fastload import portable
 from fastload.batch.collate import Collate, CollateForm
+from fastload.batch.containers import joined_patches
 from fastload.common.originals import OwnCode, original
 from fastload.common.rng import checked_seed, order_seed
 from fastload.device.to_float import DTYPES, FORMATS
@@ -474,7 +475,7 @@ def _table_changed() -> str:
     if changed is not None:
         return f"default_collate_fn_map has another function for {changed.__name__}"
     for key, function in table.items():
-        if key not in _TABLE and function is not collate.collate_numpy_scalar_fn:
+        if key not in _TABLE and function not in (collate.collate_numpy_scalar_fn, joined_patches):
             for kind in key if isinstance(key, tuple) else (key,):
                 if any(issubclass(kind, each) or issubclass(each, kind) for each in _COLLATED):
                     return f"default_collate_fn_map has a function for {kind.__name__}"

@@ -427,7 +427,7 @@ def gives_each_at_most_once(facts: SamplerFacts) -> bool:
             sampler._num_samples is None or sampler._num_samples <= len(sampler.data_source)
         )
     if kind is TokenBatches:
-        return sampler.drop_last  # else the last samples may come again
+        return bool(sampler.drop_last)  # else the last samples may come again
     return kind in _EACH_ONCE or (kind is WeightedRandomSampler and not sampler.replacement)
 
 

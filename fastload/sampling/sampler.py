@@ -288,7 +288,8 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
     """A user's batch sampler under shard=: every rank draws all batches, and takes its stride of them.
 
     Raises:
-        ArgumentError: TokenBatches that are one rank's, or whose steps cannot be shared out; also find_rank().
+        ArgumentError: TokenBatches that are one rank's, or whose steps cannot be shared out; also
+        find_rank().
     """
 
     kind = "batch_sampler"
@@ -298,7 +299,8 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
         self.batches = batch_sampler
         if isinstance(batch_sampler, TokenBatches) and batch_sampler.shard is not None:
             raise ArgumentError(
-                f"shard={shard!r} and TokenBatches(shard={batch_sampler.shard!r}): give it to the loader alone"
+                f"shard={shard!r} and TokenBatches(shard={batch_sampler.shard!r}): "
+                "give it to the loader alone"
             )
         self.find_rank()
 

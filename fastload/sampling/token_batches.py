@@ -7,10 +7,10 @@ NOTE [ token batches: bins, steps, pools ]
    bins (1973); pools of some thousand samples of many lengths leave less than a thousandth of the room.
 2. Bins that are not full go back, worst first, and their samples are packed with those of the next pool; at
    most CARRIED of a pool, so that lengths that never fill a bin are no obstacle.
-3. A step is a fixed number of bins, whatever ranks share them out: rank r of N takes the bins r, r + N, ... of
-   a step, and a run goes on with other ranks in the same steps. Bins are sorted by their patches and cut into
-   steps, so that no rank waits for one with more to do; then the steps are shuffled. Neighbouring steps are
-   not alike, the bins of one are.
+3. A step is a fixed number of bins, whatever ranks share them out: rank r of N takes the bins r, r + N, ...
+   of a step, and a run goes on with other ranks in the same steps. Bins are sorted by their patches and cut
+   into steps, so that no rank waits for one with more to do; then the steps are shuffled. Neighbouring steps
+   are not alike, the bins of one are.
 4. The last pool makes whole steps: bins are halved until there are enough of them.
 Nothing is held but the lengths and one pool.
 """
@@ -18,13 +18,15 @@ Nothing is held but the lengths and one pool.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Sampler
 
+from fastload._native import core
 from fastload.common.rng import KeyedPermutation, checked_epoch, checked_seed, order_seed, pool_seed
+from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.sampling.sharding import Shard, checked_shard, rank_and_world
 from fastload.sampling.window import count_of
@@ -40,32 +42,30 @@ FULL = 0.995
 """Part of a bin from which on it is full enough not to be packed again."""
 _CLASSES = 1 << 14
 """Rooms that are told apart; of larger bins rooms are rounded, by less than a ten-thousandth."""
+_READ = 1 << 16
+"""Samples whose lengths are looked at together."""
 
 
 class TokenBatches(Sampler[list[int]]):
-    """A batch sampler whose batches are bins of at most `max_tokens` tokens, for sequences that are packed
-    into one row instead of being padded.
+    """A batch sampler whose batches are bins of at most `max_tokens` tokens.
 
-    1. Each sample comes once an epoch, in a bin that it fits in; of the last samples some may come again, if
-       there are fewer than a step has bins.
-    2. An epoch is whole steps, each of `bins` bins of like patches: as many for every rank.
+    1. Each sample comes once an epoch; of the last, fewer than a step has bins may come again.
+    2. An epoch is whole steps of `bins` bins with like numbers of patches, alike in number for every rank.
     3. The order is a pure function of (seed, epoch) and the arguments.
-    4. It is a `batch_sampler=` of FastLoader, whose `shard=` gives every rank its stride of the bins, and a
-       resume goes on at the bin, with any number of ranks that divides `bins`; and of DataLoader.
-    5. Call `set_epoch` before each epoch; under FastLoader's `shard=` the loader does.
+    4. FastLoader's `shard=` gives every rank its stride of the bins; a resume may have other ranks.
 
     Args:
-        lengths: tokens of each sample, those of its images among them: integers (N,), of which uint32 is not
-            copied.
+        lengths: tokens of each sample, its images' among them: integers (N,); uint32 is not copied. Or a
+            PackedDataset with transforms.Patches, whose stored sizes tell tokens and patches.
         max_tokens: tokens of a bin.
-        patches: patches of each sample's images, by which bins are balanced; None: by tokens.
+        text: further tokens of each sample of a dataset: integers (N,), or the name of a column.
+        patches: patches of each sample; None: bins are balanced by tokens.
         bins: bins of a step, a multiple of the number of ranks.
-        shard: "auto" or (rank, world), for DataLoader: the bins of one rank. FastLoader has its own.
-        shuffle: False: the samples come in their order, as far as bins let them.
+        shard: "auto" or (rank, world), for DataLoader.
+        shuffle: False: about in the samples' order.
         seed: 0 .. 2**64-1, the same on every rank.
-        on_long: "error", "cut" or "drop" for samples longer than a bin; "cut" counts `max_tokens` for one.
-        drop_last: leaves out the bins that make no whole step, where samples would come again or bins be
-            halved.
+        on_long: "error", "cut" (counts as `max_tokens`) or "drop" for samples longer than a bin.
+        drop_last: leaves out bins that make no whole step.
 
     Attributes:
         long: number of samples longer than a bin.
@@ -77,9 +77,10 @@ class TokenBatches(Sampler[list[int]]):
 
     def __init__(
         self,
-        lengths: npt.ArrayLike,
+        lengths: npt.ArrayLike | PackedDataset,
         max_tokens: int,
         *,
+        text: npt.ArrayLike | str | None = None,
         patches: npt.ArrayLike | None = None,
         bins: int = 8,
         shard: Shard | None = None,
@@ -94,23 +95,29 @@ class TokenBatches(Sampler[list[int]]):
             raise ArgumentError(f"on_long={on_long!r}: choose {', '.join(map(repr, get_args(OnLong)))}")
         self.max_tokens = count_of("max_tokens", max_tokens, 1)
         self.bins = count_of("bins", bins, 1)
-        self.lengths = _counts("lengths", lengths)
-        self.patches = self.lengths if patches is None else _counts("patches", patches)
-        if len(self.patches) != len(self.lengths):
-            raise ArgumentError(f"patches of {len(self.patches)} samples, lengths of {len(self.lengths)}")
+        self.lengths, self.patches = _planned_by(lengths, text, patches)
         self.shard = checked_shard(shard)
         self.shuffle, self.seed, self.drop_last = bool(shuffle), checked, bool(drop_last)
         self.on_long: OnLong = on_long
         self.epoch = 0
         self._counted: tuple[int, int] | None = None  # an epoch, and its steps
-        long = self.lengths > self.max_tokens
-        self.long = int(np.count_nonzero(long))
+        self.long, first = self._count_long()
         if self.long and on_long == "error":
-            first = int(np.argmax(long))
+            (tokens,) = self.lengths[first : first + 1]
             raise ArgumentError(
-                f"sample {first} has {self.lengths[first]} tokens, as {self.long - 1} others more than "
+                f"sample {first} has {tokens} tokens, as {self.long - 1} others more than "
                 f'max_tokens={self.max_tokens}: give more, or on_long="cut" or "drop"'
             )
+
+    def _count_long(self) -> tuple[int, int]:
+        """Number of samples longer than a bin, and the first of them."""
+        found, first = 0, -1
+        for start in range(0, len(self.lengths), _READ):
+            long = np.flatnonzero(self.lengths[start : start + _READ] > self.max_tokens)
+            if len(long) and first < 0:
+                first = start + int(long[0])
+            found += len(long)
+        return found, first
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next pass has."""
@@ -181,8 +188,8 @@ class _Bins:
     """The bins of one pool.
 
     Args:
-        samples: of the pool, in the epoch's order.
-        tokens, patches: of each of them.
+        samples: the pool's samples, in the epoch's order.
+        tokens, patches: counts of each of them.
         room: tokens of a bin.
     """
 
@@ -251,7 +258,7 @@ def best_fit(tokens: npt.NDArray[np.int64], room: int) -> npt.NDArray[np.int64]:
     it, or in a new one. See NOTE [ token batches: bins, steps, pools ].
 
     Args:
-        tokens: of each sample, at most `room`.
+        tokens: tokens of each sample, at most `room`.
         room: tokens of a bin.
     """
     unit = -(-room // _CLASSES)  # rooms are told apart by whole units
@@ -279,6 +286,78 @@ def best_fit(tokens: npt.NDArray[np.int64], room: int) -> npt.NDArray[np.int64]:
             same.append((number, left))
             there |= 1 << kind
     return found
+
+
+class ImageCounts:
+    """Counts that follow from the stored sizes of a dataset's images: computed when they are asked for, by
+    samples or a slice of them, as an array has them.
+
+    Args:
+        dataset: with Patches in its transform.
+        pixels: pixels of what is counted.
+        others: further counts of each sample; None: there are none.
+
+    Raises:
+        ArgumentError: sizes of images are not known, or differ by epoch.
+    """
+
+    def __init__(self, dataset: PackedDataset, pixels: int, others: Any = None) -> None:
+        if dataset.plan.patches is None:
+            raise ArgumentError("lengths: the dataset has no transforms.Patches in its transform")
+        if dataset.plan.drawn_size:
+            raise ArgumentError("lengths: a crop or resize draws the sizes of its images: give numbers")
+        if not dataset.opened.knows_sizes:
+            raise ArgumentError("lengths: the sizes of its images are not known: give numbers")
+        self._dataset, self._pixels, self._others = dataset, pixels, others
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, samples: Any) -> Lengths:
+        if isinstance(samples, slice):
+            samples = np.arange(*samples.indices(len(self)))
+        dataset, indices = self._dataset, np.ascontiguousarray(samples, np.uint64)
+        found = np.zeros(len(indices), np.int64) if self._others is None else self._others[samples]
+        found = np.asarray(found, np.int64)
+        for image in dataset.images.images:
+            heights, widths = (np.ascontiguousarray(side[samples], np.int32) for side in image.sides())
+            programs = list(dataset.plan.programs)
+            sizes, _ = core.image_sizes(programs, heights, widths, indices, dataset.max_pixels, 0, 0)
+            found = found + sizes[0].astype(np.int64).prod(axis=1) // self._pixels
+        return found.astype(np.uint32)
+
+
+def _planned_by(
+    lengths: npt.ArrayLike | PackedDataset, text: npt.ArrayLike | str | None, patches: npt.ArrayLike | None
+) -> tuple[Lengths | ImageCounts, Lengths | ImageCounts]:
+    """Tokens and patches of each sample. Raises ArgumentError."""
+    if isinstance(lengths, PackedDataset):
+        counted, work = _of_dataset(lengths, text)
+    elif text is not None:
+        raise ArgumentError("text= is for a dataset, whose images' tokens it adds to")
+    else:
+        counted = work = _counts("lengths", lengths)
+    work = work if patches is None else _counts("patches", patches)
+    if len(work) != len(counted):
+        raise ArgumentError(f"patches of {len(work)} samples, lengths of {len(counted)}")
+    return counted, work
+
+
+def _of_dataset(
+    dataset: PackedDataset, text: npt.ArrayLike | str | None
+) -> tuple[ImageCounts | Lengths, ImageCounts | Lengths]:
+    """Tokens and patches of the samples of a dataset. Raises ArgumentError."""
+    others: Any = None
+    if isinstance(text, str):
+        if text not in dataset.schema.own_columns:
+            raise ArgumentError(f"text={text!r} is no column of {dataset.path}")
+        others = dataset.by_sample(text)
+    elif text is not None:
+        others = _counts("text", text)
+        if len(others) != len(dataset):
+            raise ArgumentError(f"text of {len(others)} samples, the dataset has {len(dataset)}")
+    patch, merge, _ = dataset.plan.patches or (1, 1, 1)
+    return ImageCounts(dataset, (patch * merge) ** 2, others), ImageCounts(dataset, patch**2)
 
 
 def _counts(name: str, values: npt.ArrayLike) -> Lengths:

@@ -207,7 +207,10 @@ def _ends_in_floats(plan: Plan) -> bool:
 
 
 def _joined(views: Sequence[Plan], before: int) -> Plan:
-    """The plan of several views of which the first `before` stages are the same."""
+    """The plan of several views of which the first `before` stages are the same. Raises TransformError where
+    one makes patches."""
+    if any(view.patches is not None for view in views):
+        raise TransformError("Patches are made of one image, not of several views")
     views = [
         replace(
             view,
@@ -255,6 +258,8 @@ def _compile(steps: Sequence[Any], streams: Sequence[int], samples: Samples, ops
     )
     stages, floats, reason = _take_all(steps, streams, part)
     done = len(stages)
+    if part.patches is not None and done < len(steps):
+        raise TransformError(f"{steps[done]!r} comes after Patches, which only ToFloat and Normalize may")
     rest, first = steps[done:], done + 1
     # What a device would have: from the first step on that it does and native threads do, or not they.
     begin, form = part.augmented_from or (first, part.form)
@@ -338,6 +343,8 @@ def _plan(part: NativePart, stages: list[Stage], floats: list[int], **rest: Any)
         random=part.random,
         reciprocal=part.reciprocal,
         tv_image=part.is_tv,
+        patches=None if part.patches is None else part.patches.form,
+        dtype=None if part.patches is None else part.patches.dtype,
         stages=tuple(stages),
         floats=tuple(floats),
         **rest,

@@ -24,7 +24,15 @@ from fastload.transforms.ops import (
 from fastload.transforms.spec import ImageForm, normalized
 
 _FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
-_RESIZES = (T.RandomResizedCrop, T.Resize, T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.Letterbox)
+_RESIZES = (
+    T.RandomResizedCrop,
+    T.Resize,
+    T.ScaleJitter,
+    T.RandomShortestSize,
+    T.RandomResize,
+    T.Letterbox,
+    T.Patches,
+)
 _OF_ONE_SIZE = (T.RandomResizedCrop, T.CenterCrop, CornerCrop, T.RandomCrop, T.Letterbox)
 _OF_DRAWN_SIZE = (T.ScaleJitter, T.RandomShortestSize, T.RandomResize, T.RandomZoomOut, T.RandomIoUCrop)
 _RANDOM = (T.RandomResizedCrop, T.RandomCrop, *_FLIPS, *_OF_DRAWN_SIZE, Augmentation)
@@ -65,6 +73,7 @@ class NativePart:
         augmented_from: position of the first step that changes the finished image, and the form of the images
             before it; None: there is none.
         augmented: number of ops on batches that the steps from there on stand for.
+        patches: the step that makes patches, after which come only floats; None: there is none.
 
     Args:
         is_tensor, unaugmented, unwarped: see Attributes.
@@ -88,6 +97,7 @@ class NativePart:
         self._flipped_late = False  # True if a flip comes after such a step
         self._erased: list[dict[str, Any]] = []  # the ops so far that erase
         self._first_op = first_op
+        self.patches: T.Patches | None = None
         self.augmented_from: tuple[int, ImageForm] | None = None
         self.augmented = 0
         self.form: ImageForm = "image"
@@ -146,6 +156,8 @@ class NativePart:
         if isinstance(step, T.ToFloat | T.Normalize):
             self._add_values(step)
             return
+        if self.patches is not None:
+            raise TransformError(f"{step!r} after Patches: put it before")
         flips = isinstance(step, (*_FLIPS, Augmentation))
         if self.augmented_from is not None and not flips and not isinstance(step, _ON_BOXES):
             raise TransformError(f"{step!r} after an augmentation: put crops and resizes first")
@@ -182,6 +194,8 @@ class NativePart:
         self.fill, self.mask_fill = fill, mask_fill
         if len(set(op.get("fill", ()))) > 1 and not isinstance(step, Augmentation):
             self.colour = op["fill"]
+        if isinstance(step, T.Patches):
+            self._add_patches(step)
         self._resized |= resizes
         self.random |= isinstance(step, _RANDOM)
         if isinstance(step, _FLIPS) and pairs is None:
@@ -194,6 +208,13 @@ class NativePart:
         self.ops.append(op)
         if isinstance(step, Erasing):
             self._erased.append(op)
+
+    def _add_patches(self, step: T.Patches) -> None:
+        if self.boxed_size:
+            raise TransformError(f"{step!r} after RandomIoUCrop, whose size depends on the sample's boxes")
+        self.patches = step
+        if step.dtype not in (None, "uint8"):
+            self.to_float, self.form = True, "float"
 
     def _check_padding(self, step: T.Transform) -> None:
         """Refuses a crop that would pad floats with what no byte becomes."""
@@ -215,6 +236,8 @@ class NativePart:
     def _add_values(self, step: T.Transform) -> None:
         if self.mean is not None:
             raise TransformError(f"{step!r} after Normalize: normalise once, last")
+        if self.patches is not None and self.patches.dtype == "uint8":
+            raise TransformError(f"{step!r} after Patches(dtype='uint8'): leave dtype out")
         self.to_float = True
         self.form = "float"
         if isinstance(step, T.Normalize):
@@ -328,6 +351,7 @@ _OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
         "options": s.sampler_options,
         "trials": s.trials,
     },
+    T.Patches: lambda s: {"kind": "patch_grid", "options": (s.side, s.min_pixels, s.max_pixels)},
     T.RandomResize: lambda s: {"kind": "random_resize", "options": (s.min_size, s.max_size)},
     T.ConvertBoundingBoxFormat: lambda s: {"kind": "format", "box_format": s.format},
     T.SanitizeBoundingBoxes: lambda s: {"kind": "sanitize", "min_size": s.min_size, "min_area": s.min_area},

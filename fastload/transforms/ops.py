@@ -560,6 +560,62 @@ class ConvertBoundingBoxFormat(Transform):
         object.__setattr__(self, "format", name)
 
 
+PATCH_DTYPES = ("uint8", "float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Patches(Transform):
+    """The whole image as patches, as Hugging Face's Qwen2-VL processors make them: PatchedImages.
+
+    Only ToFloat or Normalize may follow.
+
+    Args:
+        patch: pixels of a patch's side.
+        merge: merge x merge patches are one token.
+        temporal: frames of a patch, all alike.
+        min_pixels, max_pixels: range of the grid's pixels.
+        dtype: "uint8", "float32", "float16" or "bfloat16"; None: as ToFloat or Normalize says.
+        interpolation, antialias, dct_scale: see RandomResizedCrop.
+    """
+
+    patch: int = 14
+    merge: int = 2
+    temporal: int = 2
+    min_pixels: int = 56 * 56
+    max_pixels: int = 28 * 28 * 1280
+    dtype: str | None = None
+    interpolation: str | Enum = "bicubic"
+    antialias: bool = True
+    dct_scale: bool = True
+
+    def __post_init__(self) -> None:
+        for name, most in (("patch", 1024), ("merge", 64), ("temporal", 64)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+                raise TransformError(f"Patches: {name}={value!r}; give a number of 1 to {most}")
+        least, largest = self.min_pixels, self.max_pixels
+        if not self.side**2 <= largest or not 0 < least <= largest:
+            raise TransformError(
+                f"Patches: min_pixels={least!r}, max_pixels={largest!r} have to be positive and ascending, "
+                f"the second at least {self.side} x {self.side}"
+            )
+        dtype = None if self.dtype is None else str(self.dtype).removeprefix("torch.")
+        if dtype not in (None, *PATCH_DTYPES):
+            raise TransformError(f"Patches: dtype={self.dtype!r}; give {', '.join(PATCH_DTYPES)}, or None")
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "Patches"))
+
+    @property
+    def side(self) -> int:
+        """The number of pixels of which the sides of a grid are multiples."""
+        return self.patch * self.merge
+
+    @property
+    def form(self) -> tuple[int, int, int]:
+        """(patch, merge, temporal)."""
+        return self.patch, self.merge, self.temporal
+
+
 @dataclass(frozen=True)
 class ToFloat(Transform):
     """Makes floats 0..1, of the loader's dtype, in the pass that makes the pixels."""

@@ -98,6 +98,8 @@ class Plan:
         augmented: number of ops on batches that native steps stand for: the first streams of those ops are
             theirs. See NOTE [ augment: one set of draws, two places ].
         stages: the list step by step, for explain().
+        patches: (patch, merge, temporal) of Patches; None: images stay images.
+        dtype: dtype of patches, a name of torch's dtypes; None: as `to_float` says.
         views: the plan of each view, where an image becomes a list of several (fastload.transforms.Views);
             else empty.
     """
@@ -125,6 +127,8 @@ class Plan:
     movable: bool = False
     augmented: int = 0
     stages: tuple[Stage, ...] = ()
+    patches: tuple[int, int, int] | None = None
+    dtype: str | None = None
     views: tuple[Plan, ...] = ()
 
     @property
@@ -162,6 +166,8 @@ class Plan:
             self.box_format,
             self.mask_dtype,
             self.device,
+            self.patches,
+            self.dtype,
         )
 
     @property
@@ -234,8 +240,14 @@ class Planes:
         """Refuses colours that this image cannot have.
 
         Raises:
-            TransformError: a mean, std or fill has three values, and the image other than three channels.
+            TransformError: a mean, std or fill has three values, and the image other than three channels; or
+                the plan makes patches.
         """
+        if plan.patches is not None:
+            raise TransformError(
+                f"Patches are of 8-bit RGB, which the image {self.name!r} is not: "
+                "leave it out with fields=[...]"
+            )
         if self.channels == 3:
             return
         has = f"and the image {self.name!r} has {self.channels} channel{'s' * (self.channels > 1)}"
@@ -266,23 +278,25 @@ def outputs_of(plan: Plan, dtype: str | None, layout: str, planes: Planes | None
         return [output for view in plan.views for output in outputs_of(view, dtype, layout, planes)]
     if planes is not None:
         planes.check(plan)
-    chosen = dtype or ("float32" if plan.to_float else "uint8")
+    chosen = dtype or plan.dtype or ("float32" if plan.to_float else "uint8")
     if chosen == "uint8":
         if plan.to_float:
             raise ArgumentError("dtype=uint8 with ToFloat or Normalize in the transform: drop one of them")
-        return [stored_output(layout, planes)]
+        return [stored_output(layout, planes, plan.patches)]
     if chosen not in FLOAT_DTYPES:
         raise ArgumentError(f"dtype={chosen!r}: native batches are uint8, float32, float16 or bfloat16")
     if planes is None:
-        return [core.Output(chosen, layout, value_table(plan, chosen))]
+        return [core.Output(chosen, layout, value_table(plan, chosen), None, plan.patches)]
     table = value_table(plan, chosen, planes.channels, 1 << 8 * planes.depth)
     return [core.Output(chosen, layout, table, (planes.channels, planes.depth))]
 
 
-def stored_output(layout: str, planes: Planes | None) -> core.Output:
+def stored_output(
+    layout: str, planes: Planes | None, patches: tuple[int, int, int] | None = None
+) -> core.Output:
     """Values as they are stored."""
     if planes is None:
-        return core.Output("uint8", layout)
+        return core.Output("uint8", layout, None, None, patches)
     return core.Output(
         "uint16" if planes.depth == 2 else "uint8", layout, None, (planes.channels, planes.depth)
     )

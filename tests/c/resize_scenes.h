@@ -112,6 +112,18 @@ static void frame_sink(scene *s) {
     memset(s->sink.data, 0xA5, s->bytes);
 }
 
+/* Makes the sink one of patches, as large as it was at least. */
+static void patch_sink(scene *s) {
+    const fl_patches patches = {between(1, 9), between(1, 3), between(1, 3)};
+    const uint32_t by = patches.side * patches.merge;
+    free(s->sink.data);
+    s->sink.layout = FL_PATCHES, s->sink.patches = patches;
+    s->sink.width = (s->sink.width + by - 1) / by * by, s->sink.height = (s->sink.height + by - 1) / by * by;
+    s->bytes = (size_t)s->sink.width * s->sink.height * 3 * patches.frames * element(s->sink.dtype);
+    s->sink.data = allocate(s->bytes);
+    memset(s->sink.data, 0xA5, s->bytes);
+}
+
 static void free_scene(scene *s) {
     free(s->pixels);
     free(s->lut);
@@ -120,6 +132,13 @@ static void free_scene(scene *s) {
 
 /* The byte offset in the sink of channel c of the pixel stored at (x, y). */
 static size_t offset(const fl_sink *sink, uint32_t x, uint32_t y, uint32_t c) {
+    if (sink->layout == FL_PATCHES) {
+        const uint32_t side = sink->patches.side, merge = sink->patches.merge, by = side * merge;
+        size_t group = (size_t)(y / by) * (sink->width / by) + x / by;
+        const size_t patch = (group * merge + y % by / side) * merge + x % by / side;
+        return element(sink->dtype) *
+               (((patch * 3 + c) * sink->patches.frames * side + y % side) * side + x % side);
+    }
     const size_t pixel = y * fl_sink_pitch(sink) + x, plane = fl_sink_plane(sink);
     return element(sink->dtype) * (sink->layout == FL_HWC ? 3 * pixel + c : c * plane + pixel);
 }
@@ -174,6 +193,7 @@ static void test_every_way_equals_the_reference(void) {
     make_sink(&s, (fl_dtype)between(0, 3), (fl_layout)between(0, 1),
               s.spec.at_x + window->width + between(0, 5), s.spec.at_y + window->height + between(0, 5));
     frame_sink(&s);
+    if (!s.sink.pitch && between(0, 1)) patch_sink(&s);
     s.sink.hflip = between(0, 1);
     s.sink.vflip = between(0, 1);
     uint8_t *expected = reference(&s);
@@ -188,7 +208,10 @@ static void test_every_way_equals_the_reference(void) {
                 const size_t at = offset(&s.sink, s.sink.hflip ? s.sink.width - 1 - to_x : to_x,
                                          s.sink.vflip ? s.sink.height - 1 - to_y : to_y, c);
                 const size_t size = element(s.sink.dtype);
-                memcpy(want + at, s.lut == NULL ? &value : s.lut + (c * 256 + value) * size, size);
+                const uint32_t frames = s.sink.layout == FL_PATCHES ? s.sink.patches.frames : 1;
+                for (uint32_t f = 0; f < frames; f++)
+                    memcpy(want + at + f * s.sink.patches.side * s.sink.patches.side * size,
+                           s.lut == NULL ? &value : s.lut + (c * 256 + value) * size, size);
             }
     resize(&s);
     memcpy(best, s.sink.data, s.bytes);

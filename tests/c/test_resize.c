@@ -40,6 +40,24 @@ static void test_what_does_not_fit_is_refused(void) {
     free_scene(&s);
 }
 
+/* Patches that the image does not fill, or that have no side, no frame or other than three channels. */
+static void test_patches_that_are_refused(void) {
+    static const fl_patches wrong[] = {{3, 1, 1}, {2, 3, 1}, {0, 2, 1}, {4, 0, 1}, {4, 2, 0}};
+    scene s;
+    make_view(&s, 10, 10);
+    make_sink(&s, FL_U8, FL_HWC, 8, 8);
+    s.spec = (fl_resize_spec){0, 0, 10, 10, 8, 8, {0, 0, 8, 8}, 0, 0, FL_RESIZE_BILINEAR, true};
+    s.sink.layout = FL_PATCHES;
+    fl_error err;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        s.sink.patches = wrong[i];
+        CHECK(fl_resize(resizer, &s.view, &s.spec, &s.sink, &err) == FL_EARG, "case %zu", i);
+    }
+    s.sink.patches = (fl_patches){4, 2, 1};
+    CHECK(fl_resize(resizer, &s.view, &s.spec, &s.sink, &err) == FL_OK, "%s", err.text);
+    free_scene(&s);
+}
+
 static void run(uint64_t seed) {
     check_seed = seed;
     noise_state = seed * 0x9E3779B97F4A7C15u;
@@ -55,6 +73,7 @@ int main(int argc, char **argv) {
         for (uint64_t seed = 1; seed <= 4000; seed++) run(seed);
     }
     test_what_does_not_fit_is_refused();
+    test_patches_that_are_refused();
     fl_resizer_free(resizer);
     char cpu[FL_CPU_NAMES];
     fl_cpu_names(cpu);

@@ -26,7 +26,7 @@ from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.engines.iterator import LossCounts, PassLosses
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.threads.engine import ThreadEngine
-from fastload.engines.threads.image_sizes import EQUAL, LIST, layout_for, require_one_size
+from fastload.engines.threads.image_sizes import EQUAL, FLAT, LIST, layout_for, require_one_size
 from fastload.engines.threads.native_batch import Alone, NativeValues, SlotImages, native_values
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
 from fastload.health import tracing
@@ -95,7 +95,9 @@ class BatchAssembler:
         self._in_tuples: frozenset[str] = frozenset() if self._root is None else names_in_tuples(self._root)
         self._form = plan.settings.collation
         self._batched = plan.settings.auto_collation
-        if self._collate is not None:
+        if any(dataset.plan.patches is not None for dataset in view.datasets):
+            self.layout = FLAT
+        elif self._collate is not None:
             self.layout = layout_for(self._collate)
         else:
             self.layout = LIST if any(dataset.plan.boxed_size for dataset in view.datasets) else EQUAL
@@ -392,9 +394,12 @@ class BatchAssembler:
         """Returns True if the batch is made of whole columns, not of samples: its rows lie as
         default_collate or collate= needs them."""
         if self._form is None:
-            return self._collate is None and self._batched and self.layout is EQUAL
+            plain = self.layout is EQUAL or (self.layout is FLAT and not alone)
+            return self._collate is None and self._batched and plain
         if alone or self._form.form == "list":
             return False
+        if self.layout is FLAT:
+            return True
         return (
             keep is None if self.layout.kind == "padded" else all(places is None for places in batch.places)
         )
@@ -424,9 +429,10 @@ class BatchAssembler:
             return collate(samples if self._batched else samples[0])
         if not self._batched:
             return self._as_collated(samples[0])
-        require_one_size(
-            {name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist()
-        )
+        if self.layout is not FLAT:
+            require_one_size(
+                {name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist()
+            )
         return self._stacked(samples, rows)
 
     def _samples(self, rows: _Rows) -> list[Any]:

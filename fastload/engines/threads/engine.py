@@ -140,7 +140,7 @@ class ThreadEngine:
         if self._remote and self.row_fields is not None:
             self._fetch_counts(sources, indices.astype(np.int64), self.row_fields)
         sizes = self._one_size
-        if sizes is not None and layout.kind != "padded":
+        if sizes is not None and layout.kind != "padded" and self.outputs[0].patches is None:
             batch = core.Batch(
                 self.core,
                 sources,

@@ -487,7 +487,7 @@ class ThreadEpochs:
         made_from = (
             view,
             threads,
-            [(each.dtype, each.layout) for each in outputs],
+            [(each.dtype, each.layout, each.patches) for each in outputs],
             plan.slots,
             plan.size.rows,
             plan.host_memory,

@@ -24,7 +24,7 @@ class ImageLayout(NamedTuple):
     Attributes:
         kind: "equal": all have one size. "list": each has its own size, one after another. "padded": each has
             its own size, in the top left corner of a frame of zeros as large as the batch's largest height
-            and width.
+            and width. "flat": patches, one right after another.
         pad_to: number of which the sides of a frame are multiples.
         even: True if boxes and other rows of any number begin at equal steps from sample to sample; False if
             one right after another.
@@ -37,7 +37,7 @@ class ImageLayout(NamedTuple):
     bounded: bool = False
 
 
-EQUAL, LIST = ImageLayout(), ImageLayout("list")
+EQUAL, LIST, FLAT = ImageLayout(), ImageLayout("list"), ImageLayout("flat")
 
 
 def layout_for(collate_fn: object) -> ImageLayout:
@@ -103,12 +103,14 @@ def batch_sizes(
         )
         found[:, rows] = sizes
         failed += [(int(rows[row]), unfit, reason) for row, unfit, reason in bad]
+    if any(dataset.plan.patches is not None for dataset in datasets):
+        layout = FLAT
     made = BatchSizes(found, [(row, reason) for row, _, reason in failed], layout)
     if any(dataset.plan.boxed_size for dataset in datasets):
         return replace(
             made, layout=layout._replace(kind="padded" if layout.kind == "padded" else "list", bounded=True)
         )
-    if layout.kind == "padded":
+    if layout.kind in ("padded", "flat"):
         return made
     if layout.kind == "list":
         return _listed(made)

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import core
-from fastload.batch.containers import Flat, Padded
+from fastload.batch.containers import Flat, Padded, PatchedImages, joined_patches
 from fastload.dataset.native_row import NativeField, NativeFields, Size
 from fastload.dataset.opened import TORCH_DTYPES
 from fastload.engines.threads.image_sizes import LIST, ImageLayout
@@ -51,11 +51,13 @@ class SlotImages:
         self._all = keep is None and not alone
         self._alone = {row: SlotImages(*one, part, LIST, {}, None).samples()[0] for row, one in alone.items()}
 
-    def samples(self) -> list[torch.Tensor]:
-        """The image of each row, (channels, height, width), without a copy."""
+    def samples(self) -> list[Any]:
+        """The image of each row, (channels, height, width), or its PatchedImages, without a copy."""
         return [self._alone[row] if row in self._alone else self._sample(row) for row in self._keep]
 
-    def _sample(self, row: int) -> torch.Tensor:
+    def _sample(self, row: int) -> torch.Tensor | PatchedImages:
+        if self._output.patches is not None:
+            return self._patched(slice(row, row + 1))
         if self._places is None:
             return self._whole()[row]
         if self._layout.kind == "padded":
@@ -64,16 +66,29 @@ class SlotImages:
         at, width, height = self._places[row].tolist()
         return self._tensor(at, 1, height, width)[0]
 
-    def batch(self) -> torch.Tensor | Padded:
-        """All rows: Padded; without a copy unless rows were left out, or made alone.
+    def batch(self) -> torch.Tensor | Padded | PatchedImages:
+        """All rows: Padded or PatchedImages; without a copy unless rows were left out, or made alone.
 
         Images that lie as "equal" are one tensor.
         """
+        if self._output.patches is not None:
+            return self._patched(slice(None)) if self._all else joined_patches(self.samples())
         if self._places is None and not self._alone:
             return self._whole() if self._all else self._whole()[list(self._keep)]
         if self._all and self._places is not None:
             return padded_images(self._whole(), self._places[:, :0:-1])
         return self._relaid(self.samples())
+
+    def _patched(self, rows: slice) -> PatchedImages:
+        """The patches of some rows, which lie one right after another."""
+        output = self._output
+        assert output.patches is not None
+        assert self._places is not None
+        places = self._places[rows]
+        count = int(places[:, 1:].prod(axis=1).sum()) * output.channels * output.patches[2]
+        dtype, at = TORCH_DTYPES[output.dtype], int(places[0, 0])
+        values = self._memory[at : at + count * dtype.itemsize].view(dtype)
+        return PatchedImages.of(values, output.patches, output.channels, places[:, 1:])
 
     def _relaid(self, samples: list[torch.Tensor]) -> Padded:
         """The rows in a new frame, as large as these rows need."""
