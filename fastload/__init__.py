@@ -10,7 +10,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from fastload import errors, transforms
-    from fastload.batch.containers import Flat, Padded
+    from fastload.batch.containers import Flat, Padded, PatchedImages
     from fastload.dataset.in_place.hugging_face import OnImages
     from fastload.dataset.in_place.images import Images
     from fastload.dataset.mixture import Mixture
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fastload.sampling.token_batches import TokenBatches
     from fastload.sampling.window import WindowSampler
     from fastload.transfer import pull, push
+    from fastload.transforms.processor import processor
     from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "OnImages",
     "PackedDataset",
     "Padded",
+    "PatchedImages",
     "TokenBatches",
     "WindowSampler",
     "__version__",
@@ -54,6 +56,7 @@ __all__ = [
     "imread",
     "index",
     "pack",
+    "processor",
     "prune",
     "pull",
     "push",
@@ -72,6 +75,7 @@ _HOMES = {
     "OnImages": ("fastload.dataset.in_place.hugging_face", "OnImages"),
     "PackedDataset": ("fastload.dataset.packed", "PackedDataset"),
     "Padded": ("fastload.batch.containers", "Padded"),
+    "PatchedImages": ("fastload.batch.containers", "PatchedImages"),
     "TokenBatches": ("fastload.sampling.token_batches", "TokenBatches"),
     "WindowSampler": ("fastload.sampling.window", "WindowSampler"),
     "accelerate": ("fastload.loader", "accelerate"),
@@ -82,6 +86,7 @@ _HOMES = {
     "convert": ("fastload.packing", "convert"),
     "drop": ("fastload.versions", "drop"),
     "drop_columns": ("fastload.versions", "drop_columns"),
+    "processor": ("fastload.transforms.processor", "processor"),
     "prune": ("fastload.versions", "prune"),
     "pull": ("fastload.transfer", "pull"),
     "push": ("fastload.transfer", "push"),
