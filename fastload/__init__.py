@@ -11,6 +11,7 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.batch.containers import Flat, Padded, PatchedImages
+    from fastload.batch.sequences import PackSequences
     from fastload.dataset.in_place.hugging_face import OnImages
     from fastload.dataset.in_place.images import Images
     from fastload.dataset.mixture import Mixture
@@ -37,6 +38,7 @@ __all__ = [
     "KeyedSampler",
     "Mixture",
     "OnImages",
+    "PackSequences",
     "PackedDataset",
     "Padded",
     "PatchedImages",
@@ -73,6 +75,7 @@ _HOMES = {
     "KeyedSampler": ("fastload.sampling.keyed", "KeyedSampler"),
     "Mixture": ("fastload.dataset.mixture", "Mixture"),
     "OnImages": ("fastload.dataset.in_place.hugging_face", "OnImages"),
+    "PackSequences": ("fastload.batch.sequences", "PackSequences"),
     "PackedDataset": ("fastload.dataset.packed", "PackedDataset"),
     "Padded": ("fastload.batch.containers", "Padded"),
     "PatchedImages": ("fastload.batch.containers", "PatchedImages"),

@@ -278,7 +278,11 @@ class Collate:
         """
         if self.form == "list":
             return _listed(samples)
-        return self._collated(samples, self.kinds, (), _Image.of(samples))
+        return self.finish(self._collated(samples, self.kinds, (), _Image.of(samples)))
+
+    def finish(self, batch: Any) -> Any:
+        """The batch, of one that is made of whole fields in this form."""
+        return batch
 
     def _collated(self, values: Sequence[Any], kinds: object, path: tuple[Any, ...], image: _Image) -> object:
         values = _without_lists(values)

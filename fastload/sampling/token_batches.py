@@ -51,25 +51,24 @@ class TokenBatches(Sampler[list[int]]):
 
     1. Each sample comes once an epoch; of the last, fewer than a step has bins may come again.
     2. An epoch is whole steps of `bins` bins with like numbers of patches, alike in number for every rank.
-    3. The order is a pure function of (seed, epoch) and the arguments.
-    4. FastLoader's `shard=` gives every rank its stride of the bins; a resume may have other ranks.
+    3. FastLoader's `shard=` gives every rank its stride of the bins; a resume may have other ranks.
 
     Args:
         lengths: tokens of each sample, its images' among them: integers (N,); uint32 is not copied. Or a
             PackedDataset with transforms.Patches, whose stored sizes tell tokens and patches.
         max_tokens: tokens of a bin.
-        text: further tokens of each sample of a dataset: integers (N,), or the name of a column.
+        text: further tokens of each sample of a dataset: integers (N,), or the name of a column; or of a
+            field of token ids, in which an image has one placeholder.
         patches: patches of each sample; None: bins are balanced by tokens.
         bins: bins of a step, a multiple of the number of ranks.
         shard: "auto" or (rank, world), for DataLoader.
         shuffle: False: about in the samples' order.
-        seed: 0 .. 2**64-1, the same on every rank.
+        seed: the same on every rank.
         on_long: "error", "cut" (counts as `max_tokens`) or "drop" for samples longer than a bin.
         drop_last: leaves out bins that make no whole step.
 
     Attributes:
         long: number of samples longer than a bin.
-        epoch: the epoch that the next pass has.
 
     Raises:
         ArgumentError: an argument is out of range, or a sample is longer than a bin.
@@ -296,19 +295,20 @@ class ImageCounts:
         dataset: with Patches in its transform.
         pixels: pixels of what is counted.
         others: further counts of each sample; None: there are none.
+        less: number of these that each sample has for its images.
 
     Raises:
         ArgumentError: sizes of images are not known, or differ by epoch.
     """
 
-    def __init__(self, dataset: PackedDataset, pixels: int, others: Any = None) -> None:
+    def __init__(self, dataset: PackedDataset, pixels: int, others: Any = None, less: int = 0) -> None:
         if dataset.plan.patches is None:
             raise ArgumentError("lengths: the dataset has no transforms.Patches in its transform")
         if dataset.plan.drawn_size:
             raise ArgumentError("lengths: a crop or resize draws the sizes of its images: give numbers")
         if not dataset.opened.knows_sizes:
             raise ArgumentError("lengths: the sizes of its images are not known: give numbers")
-        self._dataset, self._pixels, self._others = dataset, pixels, others
+        self._dataset, self._pixels, self._others, self._less = dataset, pixels, others, less
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -318,7 +318,7 @@ class ImageCounts:
             samples = np.arange(*samples.indices(len(self)))
         dataset, indices = self._dataset, np.ascontiguousarray(samples, np.uint64)
         found = np.zeros(len(indices), np.int64) if self._others is None else self._others[samples]
-        found = np.asarray(found, np.int64)
+        found = np.maximum(np.asarray(found, np.int64) - self._less, 0)
         for image in dataset.images.images:
             heights, widths = (np.ascontiguousarray(side[samples], np.int32) for side in image.sides())
             programs = list(dataset.plan.programs)
@@ -348,16 +348,27 @@ def _of_dataset(
 ) -> tuple[ImageCounts | Lengths, ImageCounts | Lengths]:
     """Tokens and patches of the samples of a dataset. Raises ArgumentError."""
     others: Any = None
+    placeholders = 0
     if isinstance(text, str):
-        if text not in dataset.schema.own_columns:
-            raise ArgumentError(f"text={text!r} is no column of {dataset.path}")
-        others = dataset.by_sample(text)
+        others, placeholders = _tokens_of(dataset, text)
     elif text is not None:
         others = _counts("text", text)
         if len(others) != len(dataset):
             raise ArgumentError(f"text of {len(others)} samples, the dataset has {len(dataset)}")
     patch, merge, _ = dataset.plan.patches or (1, 1, 1)
-    return ImageCounts(dataset, (patch * merge) ** 2, others), ImageCounts(dataset, patch**2)
+    return ImageCounts(dataset, (patch * merge) ** 2, others, placeholders), ImageCounts(dataset, patch**2)
+
+
+def _tokens_of(dataset: PackedDataset, name: str) -> tuple[Any, int]:
+    """The tokens of a column or a field of token ids by sample, and the placeholders of images among them."""
+    schema = dataset.schema
+    if name in schema.own_columns:
+        return dataset.by_sample(name), 0
+    field = next((each for each in schema if each.name == name), None)
+    if field is None or field.shape != (None,):
+        raise ArgumentError(f"text={name!r} is no column of {dataset.path}, nor a field of token ids")
+    (counts,) = schema.hidden_names(field)
+    return dataset.opened.reader.values(counts), len(dataset.images.images)
 
 
 def _counts(name: str, values: npt.ArrayLike) -> Lengths:

@@ -77,6 +77,11 @@ def is_visual(value: object) -> bool:
     return bool(_tv_class(value) or _is_picture(value))
 
 
+def _is_array(value: object) -> bool:
+    """Returns True if a value has rows, of which other samples may have more or fewer."""
+    return not is_visual(value) and hasattr(value, "dtype") and getattr(value, "ndim", 0) > 0
+
+
 def second_name(value: object) -> str:
     """The name of the second value of a tuple that begins with an image."""
     kind = _tv_class(value)
@@ -248,7 +253,9 @@ class DatasetSource:
             self._structure = structure_of([item[1], *self._seconds(item[1])], IMAGE_FIELD)
             first = first if self._structure is None else leaves(self._structure, item[1])
         is_spatial = bool(spatial_fields([first]))
-        is_varied = is_pair and (self._structure is not None or hasattr(first.get(LABEL), "shape"))
+        is_varied = any(_is_array(value) for value in first.values()) or (
+            is_pair and self._structure is not None
+        )
         samples = (
             [first, *self._more(first)] if is_spatial or is_varied or box_format is not None else [first]
         )

@@ -408,7 +408,8 @@ class BatchAssembler:
         """The batch, made of whole columns. Raises BatchShapeError where rows of a field cannot be
         stacked."""
         try:
-            return self._as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
+            batch = self._as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
+            return batch if self._form is None else self._form.finish(batch)
         except RuntimeError as error:
             if self._form is None:
                 advice_on(error, self._samples(rows), rows.indices.tolist(), packed=True)

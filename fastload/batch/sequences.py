@@ -1,0 +1,231 @@
+"""PackSequences: batches whose sequences follow each other in one row, with their images, for attention that
+takes their lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastload.batch.collate import Collate, CollateForm
+from fastload.batch.containers import Flat, PatchedImages
+from fastload.errors import ArgumentError
+
+IGNORED = -100
+"""The label of tokens that no loss is taken of: torch's CrossEntropyLoss ignores it."""
+
+
+@dataclass(frozen=True)
+class PackSequences(Collate):
+    """A collate_fn that makes one row of a batch's sequences, for attention that takes their lengths.
+
+    Samples are dicts with token ids; a batch is a dict of
+
+    - `input_ids`: int64 (L,); each image's placeholder is repeated for all of its tokens.
+    - `position_ids`: int64 (L,), from 0 in each sequence; with `mrope` (3, L), as Qwen2-VL counts them.
+    - `cu_seqlens`: int32 (B + 1,), where sequences begin, and `max_seqlen`: FlashAttention's.
+    - `labels`: int64 (L,), the ids; -100 at a sequence's first token, at images and at what `mask` names.
+    - `pixel_values`, `image_grid_thw`, and all other fields as collate="flat" has them.
+
+    Attributes:
+        tokens: field of the token ids.
+        image_token: id of an image's placeholder; None: there is none.
+        merge: as of Patches.
+        mask: names of fields: a number of first tokens, or a value for each token that is not 0, without
+            labels.
+        mrope: position ids have three dimensions.
+        vocabulary: number of ids; None: unchecked.
+        max_tokens: tokens to which a sequence is cut; None: it is not.
+
+    Raises:
+        ArgumentError: samples do not fit, such as placeholders that are not as many as images.
+    """
+
+    form: CollateForm = field(default="flat", init=False)
+    pad_to: int | None = field(default=None, init=False)
+    tokens: str = "input_ids"
+    image_token: int | None = None
+    merge: int = 2
+    mask: Sequence[str] = ()
+    mrope: bool = False
+    vocabulary: int | None = None
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        Collate.__post_init__(self)
+        if isinstance(self.mask, str):
+            raise ArgumentError(f"mask={self.mask!r}: give a list of names of fields")
+        object.__setattr__(self, "mask", tuple(self.mask))
+        for name in ("merge", "vocabulary", "max_tokens"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ArgumentError(f"{name}={value!r}: give a number of 1 or more")
+
+    def finish(self, batch: object) -> dict[str, Any]:
+        """The batch of sequences, of one that collate="flat" makes."""
+        if not isinstance(batch, Mapping) or not isinstance(batch.get(self.tokens), Flat):
+            raise ArgumentError(
+                f"PackSequences takes samples that are dicts with token ids in {self.tokens!r}, a tensor of "
+                "one dimension"
+            )
+        out = {name: value for name, value in batch.items() if name != self.tokens and name not in self.mask}
+        images = [name for name, value in out.items() if isinstance(value, PatchedImages)]
+        if len(images) > 1:
+            raise ArgumentError(
+                f"PackSequences takes the patches of one field, not of {' and '.join(images)}"
+            )
+        patched = out.pop(images[0]) if images else None
+        row = _Row.of(self, batch[self.tokens], None if patched is None else patched.image_grid_thw)
+        return {
+            **row.batch([batch[name] if name in batch else _missing(name) for name in self.mask]),
+            **({} if patched is None else patched._asdict()),
+            **out,
+        }
+
+
+def _missing(name: str) -> Any:
+    raise ArgumentError(f"PackSequences: mask names {name!r}, which samples do not have")
+
+
+@dataclass
+class _Row:
+    """The sequences of a batch before images are expanded, and how they are.
+
+    Attributes:
+        rule: the collate_fn.
+        ids: int64 (T,).
+        offsets: int64 (B + 1,).
+        counts: int64 (T,): tokens that each becomes; more than 1 at images alone.
+        grids: int64 (I, 2): tokens of each image down and across.
+        places: int64 (I,): where placeholders are.
+    """
+
+    rule: PackSequences
+    ids: Tensor
+    offsets: Tensor
+    counts: Tensor
+    grids: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, rule: PackSequences, tokens: Flat, grids: Tensor | None) -> _Row:
+        """Raises ArgumentError."""
+        ids, offsets = tokens
+        if ids.ndim != 1 or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+            raise ArgumentError(
+                f"token ids are integers of one dimension, not {ids.dtype} {tuple(ids.shape)}"
+            )
+        ids = ids.to(torch.int64)
+        if (
+            rule.vocabulary is not None
+            and len(ids)
+            and not 0 <= int(ids.min()) <= int(ids.max()) < rule.vocabulary
+        ):
+            wrong = int(((ids < 0) | (ids >= rule.vocabulary)).nonzero()[0])
+            raise ArgumentError(
+                f"row {_row_of(offsets, wrong)} has the token id {int(ids[wrong])}; there are "
+                f"{rule.vocabulary}"
+            )
+        counts = torch.ones_like(ids)
+        shapes = torch.zeros((0, 2), dtype=torch.int64) if grids is None else grids[:, 1:] // rule.merge
+        places = torch.zeros(0, dtype=torch.int64)
+        if rule.image_token is not None:
+            places = (ids == rule.image_token).nonzero()[:, 0]
+            if len(places) != len(shapes):
+                raise ArgumentError(_unmatched(offsets, places, len(shapes)))
+            counts[places] = shapes.prod(dim=1)
+        else:
+            shapes = shapes[:0]
+        return cls(rule, ids, offsets, counts, shapes, places)
+
+    def batch(self, masks: Sequence[Any]) -> dict[str, Any]:
+        """The row's parts of the batch. Raises ArgumentError."""
+        is_image = torch.zeros(len(self.ids), dtype=torch.bool)
+        is_image[self.places] = True
+        labels = self.ids.masked_fill(is_image, IGNORED)
+        labels[self.offsets[:-1][self.offsets[:-1] < self.offsets[1:]]] = IGNORED
+        for name, mask in zip(self.rule.mask, masks, strict=True):
+            labels[self._masked(name, mask)] = IGNORED
+        counts = self._cut()
+        ids, kept = (each.repeat_interleave(counts) for each in (self.ids, labels))
+        lengths = _summed(counts, self.offsets)
+        seams = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        return {
+            "input_ids": ids,
+            "position_ids": self._positions(counts),
+            "cu_seqlens": seams,
+            "max_seqlen": int(lengths.max()) if len(lengths) else 0,
+            "labels": kept,
+        }
+
+    def _masked(self, name: str, mask: Any) -> Tensor:
+        """Marks the tokens that have no label, by one field of the mask."""
+        if isinstance(mask, Flat):
+            if len(mask.values) != len(self.ids) or not torch.equal(mask.offsets, self.offsets):
+                raise ArgumentError(f"mask: {name!r} has not one value for each token")
+            return mask.values != 0
+        if isinstance(mask, Tensor) and mask.ndim == 1 and len(mask) == len(self.offsets) - 1:
+            lengths = self.offsets.diff()
+            place = torch.arange(len(self.ids)) - self.offsets[:-1].repeat_interleave(lengths)
+            return place < mask.repeat_interleave(lengths)
+        raise ArgumentError(f"mask: {name!r} is neither a number nor one value for each token")
+
+    def _cut(self) -> Tensor:
+        """Counts the tokens that each becomes, with what is beyond max_tokens cut off."""
+        most = self.rule.max_tokens
+        if most is None:
+            return self.counts
+        ends = self.counts.cumsum(0)
+        before = torch.nn.functional.pad(ends, (1, 0))[self.offsets[:-1]].repeat_interleave(
+            self.offsets.diff()
+        )
+        counts = torch.where(ends - before <= most, self.counts, 0)
+        lost = self.places[counts[self.places] < self.counts[self.places]]
+        if len(lost):
+            raise ArgumentError(
+                f"row {_row_of(self.offsets, int(lost[0]))} has an image beyond max_tokens={most}, and "
+                'images are not cut: leave such samples out, as TokenBatches(on_long="drop") does'
+            )
+        return counts
+
+    def _positions(self, counts: Tensor) -> Tensor:
+        """The position ids: Qwen2-VL's rule. A token of text goes one on in all dimensions; an image lies at
+        one time, its rows and columns from there on, and what follows begins behind the longer side."""
+        steps = self.counts.clone()
+        if self.rule.mrope and len(self.grids):
+            steps[self.places] = self.grids.amax(dim=1)
+        ends = steps.cumsum(0)
+        starts = torch.nn.functional.pad(ends, (1, 0))[self.offsets[:-1]].repeat_interleave(
+            self.offsets.diff()
+        )
+        base = (ends - steps - starts).repeat_interleave(counts)
+        within = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+        if not self.rule.mrope:
+            return base + within
+        across = torch.ones_like(self.ids)
+        across[self.places] = self.grids[:, 1]
+        across = across.repeat_interleave(counts)
+        return base + torch.stack([torch.zeros_like(within), within // across, within % across])
+
+
+def _summed(values: Tensor, offsets: Tensor) -> Tensor:
+    """Sums of the values of each sequence."""
+    return torch.nn.functional.pad(values.cumsum(0), (1, 0))[offsets].diff()
+
+
+def _row_of(offsets: Tensor, place: int) -> int:
+    return int(torch.searchsorted(offsets, place, right=True)) - 1
+
+
+def _unmatched(offsets: Tensor, places: Tensor, images: int) -> str:
+    """The message for placeholders that are not as many as images."""
+    rows = len(offsets) - 1
+    told = f"{len(places)} placeholders of images in a batch that has {images} images"
+    if images != rows:
+        return told
+    each = torch.bincount(torch.searchsorted(offsets, places, right=True) - 1, minlength=rows)
+    row = int((each != 1).nonzero()[0])
+    return f"{told}: row {row} has {int(each[row])}"
