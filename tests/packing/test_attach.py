@@ -210,7 +210,8 @@ def test_append(tmp_path: Path) -> None:
 
 
 def test_options() -> None:
-    """Keywords and flags of attach are those of a pack that leave images as they are, and base, with the
+    """Keywords and flags of attach are those of a pack that leave images as they are, base and fields, with
+    the
     same defaults, but for check: objects in a store are not checked unless it is given."""
     wanted = {
         "workers",
@@ -253,5 +254,5 @@ def test_options() -> None:
         for name, each in inspect.signature(command).parameters.items()
         if name not in ("sources", "out")
     }
-    assert keywords == defaults | {"progress": False}
-    assert flags == defaults | {"quiet": False}
+    assert keywords == defaults | {"fields": None, "progress": False}
+    assert flags == defaults | {"field": None, "quiet": False}

@@ -137,6 +137,7 @@ def test_the_type_checkers_keywords(name: str) -> None:
         "source",
         "out",
         "base",
+        "fields",
     }
 
 

@@ -198,15 +198,24 @@ def test_depth(tmp_path: Path) -> None:
 
 
 def test_others_as_ever() -> None:
-    """Without spatial values the first sample decides, and nobody else is read."""
+    """Without spatial values and arrays the first sample decides, and nobody else is read; others tell
+    whether arrays are of one length."""
     read = []
 
     def make(index: int, rng: np.random.Generator) -> Any:
         read.append(index)
-        return {"image": picture(rng), "labels": np.arange(3), "name": "x"}
+        return {"image": picture(rng), "name": "x"}
 
-    assert DatasetSource(Made(make)).fields == (Field("label", "array", "int64", (3,)), Field("name", "text"))
+    assert DatasetSource(Made(make)).fields == (Field("name", "text"),)
     assert read == [0]
+
+    def arrays(index: int, rng: np.random.Generator) -> Any:
+        return {"image": picture(rng), "labels": np.arange(3), "ids": np.arange(index + 2)}
+
+    assert DatasetSource(Made(arrays)).fields == (
+        Field("label", "array", "int64", (3,)),
+        Field("ids", "array", "int64", (None,)),
+    )
 
 
 def test_bad_target(tmp_path: Path) -> None:
