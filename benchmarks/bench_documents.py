@@ -1,11 +1,13 @@
-"""Documents for vision-language models: bins of tokens, their balance over ranks, and the memory of a plan.
+"""Documents for vision-language models: bins of tokens, their balance over ranks, and the memory of a plan; and
+patches of photographs, against transformers' processor under torch's DataLoader.
 
-    python benchmarks/bench_documents.py [--rounds 3] [--save documents]
+    python benchmarks/bench_documents.py [--rounds 3] [--only plans patches] [--save documents]
 
-Prediction: best fit over pools of some thousand documents leaves less than 1 % of the bins empty, and bins
-sorted by patches are balanced within 1.03 of the mean of a step.
+Predictions: best fit over pools of some thousand documents leaves less than 1 % of the bins empty, and bins
+sorted by patches are balanced within 1.03 of the mean of a step. Patches take a fifth of the CPU time of
+transformers', which decodes all of an image by Pillow and converts floats image by image.
 
-Method: orders alone, and nothing read. A round is an epoch with a seed of its own, of 200,000 documents in
+Plans: orders alone, and nothing read. A round is an epoch with a seed of its own, of 200,000 documents in
 bins of 8,192 tokens, 8 bins a step, a rank each. Documents are a model of instruction data such as LLaVA's:
 texts of log-normal lengths (median 221 tokens, sigma 0.8), and images of 60 to 256 tokens of 4 patches each:
 none (6 %), one (74 %), or 2, 3, 4 or 8.
@@ -16,6 +18,10 @@ none (6 %), one (74 %), or 2, 3, 4 or 8.
   they come. padded: batches of 16 in random order, each as long as its longest document.
 - memory: a process takes lengths and patches of 10^7 documents from mapped files of uint32 and goes through
   10 % of an epoch; its own pages beside these files, which a host has once.
+
+Patches: a turn is a process. Batches of 8, of at most 448 x 448 pixels an image, normalised float32, by two
+threads or workers; CPU time of all processes and images a second over whole epochs after the first. Ratios are
+of neighbours in a round, CPU time over fastload's.
 """
 
 from __future__ import annotations
@@ -26,22 +32,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import common
 import numpy as np
 import numpy.typing as npt
+import torch
+from PIL import Image
 from rich.table import Table
+from torch.utils.data import DataLoader
 
-from fastload import TokenBatches
+from fastload import FastLoader, PackedDataset, TokenBatches, pack
+from fastload import transforms as T
+from fastload.bench.listing import list_folder
+from fastload.bench.measure import tree_cpu_seconds
 
 DOCUMENTS, PLANNED = 200_000, 10_000_000
 TOKENS, BINS = 8192, 8
 OPEN = 64
 PADDED = 16
 Counts = npt.NDArray[np.uint32]
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 
 
 def documents(count: int, seed: int) -> tuple[Counts, Counts]:
@@ -135,6 +149,84 @@ def memory() -> float:
         return float(subprocess.check_output([sys.executable, __file__, "--plan", folder], text=True))
 
 
+LIMITS = {"min_pixels": 56 * 56, "max_pixels": 448 * 448}
+WAYS = ("transformers", "scale 1", "DCT scale", "dct")
+BOUNDS = {"scale 1": 4.0, "DCT scale": 5.0, "dct": 7.0}
+SECONDS = 4.0
+
+
+class _Processed:
+    """Photographs as a user of transformers reads them."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        sys.path.append(str(common.HERE.parent / "tests"))
+        import torchvision_ops  # noqa: F401  (torchvision, which transformers imports, asks for its operators)
+        from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
+
+        self.files, self.processor = files, Qwen2VLImageProcessor(**LIMITS)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        made = self.processor(images=Image.open(self.files[index]).convert("RGB"), return_tensors="pt")
+        return made["pixel_values"], made["image_grid_thw"]
+
+
+def _joined(samples: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[torch.Tensor]:
+    return [torch.cat(each) for each in zip(*samples, strict=True)]
+
+
+def loader_of(way: str, photographs: Path) -> Iterable[Any]:
+    """The loader of a turn."""
+    if way == "transformers":
+        files = [path for path, _ in list_folder(photographs)]
+        return DataLoader(
+            _Processed(files), 8, num_workers=2, collate_fn=_joined, persistent_workers=True, shuffle=True
+        )
+    folder = common.WORK / f"documents-{photographs.name}{'-dct' * (way == 'dct')}.fl"
+    if not folder.exists():
+        pack(photographs, folder, encode="dct" if way == "dct" else "lossless", progress=False)
+    steps = [T.Patches(**LIMITS, dct_scale=way != "scale 1"), T.Normalize(MEAN, STD)]
+    return FastLoader(PackedDataset(folder, steps, fields=("image",)), 8, num_workers=2, shuffle=True)
+
+
+def turn(way: str, photographs: Path) -> None:
+    """Prints CPU seconds and seconds an image."""
+    loader = loader_of(way, photographs)
+    for _ in loader:
+        pass
+    began, cpu, count = time.perf_counter(), tree_cpu_seconds(), 0
+    while time.perf_counter() - began < SECONDS:
+        count += sum(len(batch["image"].image_grid_thw if isinstance(batch, dict) else batch[1]) for batch in loader)
+    sys.stdout.write(f"{(tree_cpu_seconds() - cpu) / count} {(time.perf_counter() - began) / count}\n")
+
+
+def patches(arguments: argparse.Namespace) -> tuple[list[common.Json], list[common.Target]]:
+    """Turns of all ways, interleaved."""
+    rows, targets = [], []
+    for name in ("in500", "big"):
+        folder = common.copies(common.corpus(arguments.corpus, name), 2 if name == "in500" else 8)
+        found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+        for _ in range(arguments.rounds):
+            for way in WAYS:
+                command = [sys.executable, __file__, "--turn", way, "--photographs", str(folder)]
+                told = subprocess.check_output(command, text=True).split()
+                found[way].append((float(told[-2]), float(told[-1])))
+        theirs = found["transformers"]
+        for way in WAYS:
+            cpu, rate = (
+                statistics.median(their[at] / own[at] for their, own in zip(theirs, found[way], strict=True))
+                for at in (0, 1)
+            )
+            own = statistics.median(each[0] for each in found[way])
+            rows.append({"photographs": name, "way": way, "cpu_ms": own * 1e3, "cpu": cpu, "rate": rate})
+            common.console.print(f"{name}, {way}: {own * 1e3:.2f} ms of CPU an image, x {cpu:.2f}; rate x {rate:.2f}")
+            if way in BOUNDS:
+                targets.append(common.Target(f"{name}, {way}: transformers' CPU / ours", cpu, BOUNDS[way]))
+    return rows, targets
+
+
 def shown(rows: list[common.Json]) -> Table:
     """The table of all ways."""
     names = ("waste", "patches_median", "patches_p95", "tokens_p95", "correlation", "us")
@@ -147,13 +239,32 @@ def shown(rows: list[common.Json]) -> Table:
 
 
 def main() -> int:
-    """Fills bins, and measures a plan."""
+    """Runs the parts that --only names."""
     parser = common.parser(__doc__, rounds=3)
+    parser.add_argument("--only", nargs="*", default=["plans", "patches"])
     parser.add_argument("--plan", metavar="DIR", help=argparse.SUPPRESS)
+    parser.add_argument("--turn", metavar="WAY", help=argparse.SUPPRESS)
+    parser.add_argument("--photographs", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.plan:
         planned(arguments.plan)
         return 0
+    if arguments.turn:
+        turn(arguments.turn, arguments.photographs)
+        return 0
+    result: common.Json = {}
+    targets: list[common.Target] = []
+    if "plans" in arguments.only:
+        result["plans"], found = plans(arguments)
+        targets += found
+    if "patches" in arguments.only:
+        result["patches"], found = patches(arguments)
+        targets += found
+    return common.finish("documents", arguments, targets, **result)
+
+
+def plans(arguments: argparse.Namespace) -> tuple[list[common.Json], list[common.Target]]:
+    """Fills bins, and measures the memory of a plan."""
     rounds = [round_of(seed) for seed in range(arguments.rounds)]
     rows = [
         {
@@ -174,7 +285,7 @@ def main() -> int:
         common.Target("longest rank's tokens / mean, 95th percentile", ours["tokens_p95"], 1.02, True, 4),
         common.Target("bytes a document of a plan, in all", 8 + held, 8.5, True),
     ]
-    return common.finish("documents", arguments, targets, rows=rows, own_bytes=held)
+    return [*rows, {"way": "a plan", "own_bytes": held}], targets
 
 
 if __name__ == "__main__":

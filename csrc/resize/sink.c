@@ -64,41 +64,68 @@ static size_t patch_place(const fl_sink *sink, size_t x, size_t y) {
     return patch * 3 * p->frames * side * side + y % side * side + x % side;
 }
 
-/* n values of one channel in the sink's type. */
-static void store_channel(const fl_resize_rows *rows, size_t at, int channel, const uint8_t *values,
-                          size_t n) {
+/* n values of one channel in the sink's type, where that is none of bytes. */
+static void convert_channel(const fl_resize_rows *rows, int channel, const uint8_t *values, void *to,
+                            size_t n) {
     const fl_sink *sink = rows->sink;
-    if (sink->dtype == FL_U8) memcpy((uint8_t *)sink->data + at, values, n);
-    else if (rows->half)
-        fl_resize_half_ramp_plane(rows->half, channel, values, (uint16_t *)sink->data + at, n);
-    else if (rows->ramp) fl_resize_ramp_plane(rows->ramp, channel, values, (float *)sink->data + at, n);
-    else if (sink->dtype == FL_F32)
-        word_grey(values, (const uint32_t *)sink->lut + 256 * channel, (uint32_t *)sink->data + at, n);
-    else half_grey(values, (const uint16_t *)sink->lut + 256 * channel, (uint16_t *)sink->data + at, n);
+    if (rows->half) fl_resize_half_ramp_plane(rows->half, channel, values, to, n);
+    else if (rows->ramp) fl_resize_ramp_plane(rows->ramp, channel, values, to, n);
+    else if (sink->dtype == FL_F32) word_grey(values, (const uint32_t *)sink->lut + 256 * channel, to, n);
+    else half_grey(values, (const uint16_t *)sink->lut + 256 * channel, to, n);
+}
+
+/* Copies few bytes: a call of memcpy takes longer than that. */
+static inline void copy_run(uint8_t *restrict to, const uint8_t *restrict from, size_t size) {
+    enum { STEP = 16 };
+    if (size < STEP) {
+        memcpy(to, from, size);
+        return;
+    }
+    for (size_t i = 0; i + STEP < size; i += STEP) memcpy(to + i, from + i, STEP);
+    memcpy(to + size - STEP, from + size - STEP, STEP);
+}
+
+/* Where the next pixel of a line goes in an image in patches: its first value, the pixels of its patch before it, and
+ * the patches of its group before that. */
+typedef struct patch_cursor {
+    size_t place, within, column;
+} patch_cursor;
+
+/* The values of m pixels of a line, of each channel, to a cursor, which moves on. */
+static void scatter(const fl_sink *sink, const uint8_t *const channels[3], size_t m, patch_cursor *at) {
+    const fl_patches *p = &sink->patches;
+    const size_t side = p->side, size = element_size(sink->dtype), square = side * side * size;
+    const size_t patch = 3 * p->frames * side * side;
+    for (size_t from = 0, run; from < m; from += run) {
+        run = side - at->within < m - from ? side - at->within : m - from;
+        uint8_t *to = (uint8_t *)sink->data + at->place * size;
+        for (int c = 0; c < 3; c++)
+            for (uint32_t f = 0; f < p->frames; f++, to += square)
+                copy_run(to, channels[c] + from * size, run * size);
+        at->within += run, at->place += run;
+        if (at->within < side) continue;
+        at->place += patch - side, at->within = 0;
+        if (++at->column < p->merge) continue;
+        at->place += patch * p->merge * (p->merge - 1), at->column = 0;
+    }
 }
 
 /* n RGB pixels of a line into patches; `at` is the first pixel's place in an image of lines. */
 static void store_patches(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
     enum { PIXELS = 1024 };
     const fl_sink *sink = rows->sink;
-    const size_t side = sink->patches.side, size = element_size(sink->dtype), square = side * side;
-    const size_t y = at / sink->width;
+    const size_t x = at % sink->width, side = sink->patches.side;
+    patch_cursor cursor = {patch_place(sink, x, at / sink->width), x % side, x / side % sink->patches.merge};
     uint8_t bytes[3][PIXELS];
-    for (size_t x = at % sink->width, end = x + n, m; x < end; x += m, rgb += 3 * m) {
-        m = end - x < PIXELS ? end - x : PIXELS;
-        rows->kernels->split(rgb, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
-        for (size_t from = 0, run; from < m; from += run) {
-            run = side - (x + from) % side;
-            if (run > m - from) run = m - from;
-            size_t to = patch_place(sink, x + from, y);
-            for (int c = 0; c < 3; c++) {
-                store_channel(rows, to, c, bytes[c] + from, run);
-                const uint8_t *first = (const uint8_t *)sink->data + to * size;
-                for (uint32_t f = 1; f < sink->patches.frames; f++)
-                    memcpy((uint8_t *)sink->data + (to + f * square) * size, first, run * size);
-                to += sink->patches.frames * square;
-            }
-        }
+    float values[3][PIXELS]; /* or values of two bytes */
+    const bool plain = sink->dtype == FL_U8;
+    const uint8_t *channels[3];
+    for (int c = 0; c < 3; c++) channels[c] = plain ? bytes[c] : (const uint8_t *)values[c];
+    for (size_t i = 0; i < n; i += PIXELS) {
+        const size_t m = n - i < PIXELS ? n - i : PIXELS;
+        rows->kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
+        for (int c = 0; c < 3 && !plain; c++) convert_channel(rows, c, bytes[c], values[c], m);
+        scatter(sink, channels, m, &cursor);
     }
 }
 
