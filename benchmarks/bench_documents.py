@@ -1,5 +1,5 @@
-"""Documents for vision-language models: bins of tokens, their balance over ranks, and the memory of a plan; and
-patches of photographs, against transformers' processor under torch's DataLoader.
+"""Documents for vision-language models: bins of tokens, their balance over ranks, and the memory of a plan;
+and patches of photographs, against transformers' processor under torch's DataLoader.
 
     python benchmarks/bench_documents.py [--rounds 3] [--only plans patches] [--save documents]
 
@@ -20,8 +20,8 @@ none (6 %), one (74 %), or 2, 3, 4 or 8.
   10 % of an epoch; its own pages beside these files, which a host has once.
 
 Patches: a turn is a process. Batches of 8, of at most 448 x 448 pixels an image, normalised float32, by two
-threads or workers; CPU time of all processes and images a second over whole epochs after the first. Ratios are
-of neighbours in a round, CPU time over fastload's.
+threads or workers; CPU time of all processes and images a second over whole epochs after the first. Ratios
+are of neighbours in a round, CPU time over fastload's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ import common
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image
 from rich.table import Table
 from torch.utils.data import DataLoader
 
@@ -161,15 +160,16 @@ class _Processed:
     def __init__(self, files: Sequence[Path]) -> None:
         sys.path.append(str(common.HERE.parent / "tests"))
         import torchvision_ops  # noqa: F401  (torchvision, which transformers imports, asks for its operators)
+        from torchvision.datasets.folder import default_loader
         from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
-        self.files, self.processor = files, Qwen2VLImageProcessor(**LIMITS)
+        self.files, self.open, self.processor = files, default_loader, Qwen2VLImageProcessor(**LIMITS)
 
     def __len__(self) -> int:
         return len(self.files)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        made = self.processor(images=Image.open(self.files[index]).convert("RGB"), return_tensors="pt")
+        made = self.processor(images=self.open(str(self.files[index])), return_tensors="pt")
         return made["pixel_values"], made["image_grid_thw"]
 
 
@@ -198,7 +198,9 @@ def turn(way: str, photographs: Path) -> None:
         pass
     began, cpu, count = time.perf_counter(), tree_cpu_seconds(), 0
     while time.perf_counter() - began < SECONDS:
-        count += sum(len(batch["image"].image_grid_thw if isinstance(batch, dict) else batch[1]) for batch in loader)
+        count += sum(
+            len(batch["image"].image_grid_thw if isinstance(batch, dict) else batch[1]) for batch in loader
+        )
     sys.stdout.write(f"{(tree_cpu_seconds() - cpu) / count} {(time.perf_counter() - began) / count}\n")
 
 
@@ -221,7 +223,9 @@ def patches(arguments: argparse.Namespace) -> tuple[list[common.Json], list[comm
             )
             own = statistics.median(each[0] for each in found[way])
             rows.append({"photographs": name, "way": way, "cpu_ms": own * 1e3, "cpu": cpu, "rate": rate})
-            common.console.print(f"{name}, {way}: {own * 1e3:.2f} ms of CPU an image, x {cpu:.2f}; rate x {rate:.2f}")
+            common.console.print(
+                f"{name}, {way}: {own * 1e3:.2f} ms of CPU an image, x {cpu:.2f}; rate x {rate:.2f}"
+            )
             if way in BOUNDS:
                 targets.append(common.Target(f"{name}, {way}: transformers' CPU / ours", cpu, BOUNDS[way]))
     return rows, targets
