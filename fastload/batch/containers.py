@@ -76,6 +76,11 @@ class PatchedImages(NamedTuple):
         grids[:, 1:] = sizes[:, ::-1] // patch
         return cls(values.view(-1, channels * temporal * patch * patch), torch.from_numpy(grids))
 
+    def changed(self, change: Callable[[torch.Tensor], torch.Tensor]) -> PatchedImages:
+        """The images with `change` of all values, which it gets as RGB images (P, 3, rest, 1)."""
+        values = self.pixel_values
+        return self._replace(pixel_values=change(values.view(len(values), 3, -1, 1)).view(values.shape))
+
 
 def joined_patches(images: Sequence[PatchedImages], **_: object) -> PatchedImages:
     """The images of several samples as those of a batch; also for torch's default_collate, which hands in its

@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.batch.containers import Padded, has_part, part_at, with_part
+from fastload.batch.containers import Padded, PatchedImages, has_part, part_at, with_part
 from fastload.device.to_float import Floats, TensorForm
 from fastload.errors import ArgumentError
 from fastload.store.form import Path
@@ -228,6 +228,8 @@ class StageCall:
         images = part_at(batch, image)
         if self.objects and (objects := fields.objects_in(batch)):
             return self._with_objects(batch, image, objects, keyed, fields)
+        if isinstance(images, PatchedImages) and isinstance(self.call, Floats):
+            return changed(batch, (image,), (images.changed(self.call),))
         if isinstance(images, Padded) and isinstance(self.call, Floats):
             values = self.call(images.values).masked_fill_(~images.mask[:, None], 0)
             return changed(batch, (image,), (images._replace(values=values),))

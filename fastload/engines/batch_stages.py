@@ -110,9 +110,13 @@ def _of_plan(
     image, of 8-bit RGB (`only_rgb`), the native pass makes the floats."""
     dtype = settings.dtype if settings.dtype in DTYPES else None
     if plan.patches is not None:
-        if mine:
-            raise ArgumentError("batch_transform= is for images, of which Patches makes patches")
-        return []
+        if not all(isinstance(stage.call, Floats) for stage in mine):
+            raise ArgumentError(
+                "batch_transform= is for images, of which Patches makes patches: ToFloat and Normalize alone "
+                "take them"
+            )
+        kept = form.dtype if plan.dtype in (None, "uint8") else getattr(torch, plan.dtype)
+        form = replace(form, dtype=dtype or kept, memory_format=torch.contiguous_format)
     floats = plan.to_float or any(op.name in _FLOATS for op in plan.device)
     if floats and settings.has_floats:
         raise ArgumentError(_TWICE)

@@ -450,7 +450,9 @@ def outputs_for(settings: Settings, view: NativeView, transfer: TransferPlan) ->
         first.images.images[0].planes,
     )
     return [
-        stored_output(out.layout, planes) if n < own and (None in converted or n in converted) else out
+        stored_output("CHW" if out.patches else out.layout, planes, out.patches)
+        if n < own and (None in converted or n in converted)
+        else out
         for n, out in enumerate(outputs)
     ]
 

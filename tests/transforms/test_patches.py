@@ -308,6 +308,19 @@ def test_what_a_loader_refuses(photos: Path) -> None:
         iter(FastLoader(dataset, batch_size=2, num_workers=1, dtype=torch.uint8))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("engine", ["auto", "python"])
+def test_floats_of_whole_batches(engine: Any, dtype: torch.dtype, photos: Path) -> None:
+    """Bytes cross to the device, and are normalised there, to the bits of the native pass."""
+    dataset = opened(photos, T.Patches(max_pixels=MOST, dct_scale=False, dtype="uint8"))
+    expected = joined(opened(photos, PATCHES, NORMALIZE), range(6))
+    arguments: dict[str, Any] = {"num_workers": 2, "engine": engine, "device": "cpu", "dtype": dtype}
+    with FastLoader(dataset, batch_size=6, batch_transform=[NORMALIZE], **arguments) as loader:
+        images, _ = next(iter(loader))
+    assert torch.equal(images.pixel_values, expected.pixel_values.to(dtype))
+    assert torch.equal(images.image_grid_thw, expected.image_grid_thw)
+
+
 def test_the_dtype_of_the_loader(photos: Path) -> None:
     dataset = opened(photos, PATCHES, NORMALIZE)
     with FastLoader(dataset, batch_size=2, num_workers=1, dtype=torch.bfloat16) as loader:
@@ -323,6 +336,29 @@ def test_other_patches_in_the_next_epoch(photos: Path) -> None:
         assert next(iter(loader))[0].pixel_values.shape[1] == 3 * 2 * 14 * 14
         dataset.transform = [T.Patches(16, max_pixels=MOST)]
         assert next(iter(loader))[0].pixel_values.shape[1] == 3 * 2 * 16 * 16
+
+
+@pytest.mark.parametrize("kind", ["dct", "raw", "attached", "bucket"])
+def test_stored_otherwise(kind: str, photos: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The same patches of other codecs, of images left in place, and of a bucket."""
+    more: dict[str, Any] = {}
+    if kind == "attached":
+        path: Any = tmp_path / "attached.fl"
+        fastload.attach(photos.parent / "src", path)
+    elif kind == "bucket":
+        server = request.getfixturevalue("seaweedfs")
+        more = {"storage_options": server.options(), "cache": tmp_path / "cache"}
+        path = "s3://fastload/test-patches/photos.fl"
+        fastload.push(photos, path, storage_options=server.options())
+    else:
+        path = tmp_path / "other.fl"
+        fastload.convert(photos, path, encode=kind)
+    dataset, plain = opened(path, PATCHES, NORMALIZE, **more), opened(photos, PATCHES, NORMALIZE)
+    bins = TokenBatches(dataset, 300, bins=1, seed=2)
+    assert list(bins) == list(TokenBatches(plain, 300, bins=1, seed=2))
+    with FastLoader(dataset, batch_sampler=bins, num_workers=2) as loader:
+        for batch, (images, _) in zip(bins, loader, strict=True):
+            assert torch.equal(images.pixel_values, joined(plain, batch).pixel_values)
 
 
 def test_a_mixture(photos: Path, tmp_path: Path) -> None:
