@@ -10,12 +10,14 @@ divisors here are tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fastload.batch.containers import PatchedImages
 from fastload.device.gpu import working
 from fastload.errors import ArgumentError
 
@@ -138,12 +140,15 @@ class TensorForm:
             str(each).removeprefix("torch.") for each in (self.dtype, self.memory_format) if each is not None
         )
 
-    def __call__(self, images: object) -> Tensor:
-        """Converts the images; bytes become floats as value / 255, as in the native pass.
+    def __call__(self, images: object) -> Any:
+        """Converts the images, or their patches, which have no memory format; bytes become floats as value /
+        255, as in the native pass.
 
         Raises:
             ArgumentError: they are no batch of image tensors, or floats where bytes are asked for.
         """
+        if isinstance(images, PatchedImages):
+            return images.changed(replace(self, memory_format=None))
         if (
             not isinstance(images, Tensor)
             or images.ndim != 4
@@ -171,8 +176,10 @@ class TensorForm:
         convert = to_float if images.shape[1] in (1, 3, 4) else eager
         return convert(images, dtype, None, None, memory_format)
 
-    def one(self, image: object) -> Tensor:
+    def one(self, image: object) -> Any:
         """Converts one image."""
+        if isinstance(image, PatchedImages):
+            return self(image)
         return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
 
 

@@ -321,12 +321,17 @@ def test_floats_of_whole_batches(engine: Any, dtype: torch.dtype, photos: Path) 
     assert torch.equal(images.image_grid_thw, expected.image_grid_thw)
 
 
-def test_the_dtype_of_the_loader(photos: Path) -> None:
+@pytest.mark.parametrize("engine", ["auto", "python"])
+@pytest.mark.parametrize("more", [{}, {"memory_format": torch.channels_last}, {"batch_size": None}], ids=str)
+def test_the_dtype_of_the_loader(engine: Any, more: dict[str, Any], photos: Path) -> None:
+    """Of patches as of images; a memory format they have not."""
     dataset = opened(photos, PATCHES, NORMALIZE)
-    with FastLoader(dataset, batch_size=2, num_workers=1, dtype=torch.bfloat16) as loader:
+    arguments = {"batch_size": 2, "num_workers": 1, "dtype": torch.bfloat16, "engine": engine, **more}
+    with FastLoader(dataset, **arguments) as loader:
         images, _ = next(iter(loader))
+    count = 2 if arguments["batch_size"] else 1
     assert images.pixel_values.dtype == torch.bfloat16
-    assert torch.equal(images.pixel_values, joined(dataset, range(2)).pixel_values.to(torch.bfloat16))
+    assert torch.equal(images.pixel_values, joined(dataset, range(count)).pixel_values.to(torch.bfloat16))
 
 
 def test_other_patches_in_the_next_epoch(photos: Path) -> None:
