@@ -598,6 +598,9 @@ class Batch:
     def lease(self) -> Any: ...
 
 def extremes(values: npt.NDArray[np.int64]) -> tuple[int, int]: ...
+def best_fit(
+    tokens: npt.NDArray[np.int64], order: npt.NDArray[np.int64], room: int, unit: int
+) -> npt.NDArray[np.int64]: ...
 
 class Snapshot:
     def __init__(

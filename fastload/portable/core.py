@@ -112,6 +112,27 @@ def count_occurrences(counts: _Words, positions: npt.NDArray[np.int64]) -> _Word
 # ---- positions.pxi
 
 
+def best_fit(
+    tokens: npt.NDArray[np.int64], order: npt.NDArray[np.int64], room: int, unit: int
+) -> npt.NDArray[np.int64]:
+    """As of fastload._native.core."""
+    found, bins, there = np.empty(len(tokens), np.int64), 0, 0  # bit c: some bin has room of c units
+    of_class: dict[int, list[tuple[int, int]]] = {}
+    for place, size in zip(order.tolist(), tokens[order].tolist(), strict=True):
+        least = -(-size // unit)
+        if fitting := there >> least:
+            kind = least + (fitting & -fitting).bit_length() - 1
+            number, left = of_class[kind].pop()
+            there ^= 0 if of_class[kind] else 1 << kind
+        else:
+            number, left, bins = bins, room, bins + 1
+        found[place] = number
+        kind = (left - size) // unit
+        of_class.setdefault(kind, []).append((number, left - size))
+        there |= 1 << kind
+    return found
+
+
 def extremes(values: npt.NDArray[np.int64]) -> tuple[int, int]:
     """The least and the greatest of some positions; (0, -1) of none."""
     return (int(values.min()), int(values.max())) if len(values) else (0, -1)

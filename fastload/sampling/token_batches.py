@@ -260,31 +260,8 @@ def best_fit(tokens: npt.NDArray[np.int64], room: int) -> npt.NDArray[np.int64]:
         tokens: tokens of each sample, at most `room`.
         room: tokens of a bin.
     """
-    unit = -(-room // _CLASSES)  # rooms are told apart by whole units
-    order = np.argsort(-tokens, kind="stable")
-    found = np.empty(len(tokens), np.int64)
-    there, bins = 0, 0  # bit c: some bin has room of class c
-    of_class: dict[int, list[tuple[int, int]]] = {}
-    for place, size in zip(order.tolist(), tokens[order].tolist(), strict=True):
-        least = -(-size // unit)
-        if fitting := there >> least:
-            kind = least + (fitting & -fitting).bit_length() - 1
-            same = of_class[kind]
-            number, left = same.pop()
-            if not same:
-                there ^= 1 << kind
-        else:
-            number, left = bins, room
-            bins += 1
-        found[place] = number
-        left -= size
-        kind = left // unit
-        if same := of_class.setdefault(kind, []):
-            same.append((number, left))
-        else:
-            same.append((number, left))
-            there |= 1 << kind
-    return found
+    # Rooms are told apart by whole units.
+    return core.best_fit(tokens, np.argsort(-tokens, kind="stable"), room, -(-room // _CLASSES))
 
 
 class ImageCounts:

@@ -218,6 +218,15 @@ CASES: dict[str, Case] = {
             seed=1,
         )
     ),
+    "bins of tokens": lambda n: two_epochs(
+        loader(
+            Numbers(),
+            n,
+            batch_sampler=fastload.TokenBatches([i % 7 for i in range(23)], 11, bins=2, seed=1),
+            seed_by="sample",
+            seed=1,
+        )
+    ),
     "keyed": lambda n: two_epochs(
         seeded(Numbers(), n, shuffle=None, sampler=fastload.KeyedSampler(23, seed=2))
     ),

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 
 import fastload
 from fastload import FastLoader, PackedDataset, TokenBatches
+from fastload._native import core
 from fastload.errors import ArgumentError
 from fastload.sampling import token_batches
 from fastload.transforms import RandomResizedCrop
@@ -90,6 +91,22 @@ def test_best_fit_is_best_fit(sizes: list[int], room: int) -> None:
     if room == MOST:
         assert sorted(room - used) == sorted(rooms)
     assert len(used) == len(rooms) or room > MOST
+
+
+@pytest.mark.parametrize(
+    ("tokens", "order", "room", "unit"),
+    [
+        ([5], [0], 4, 1),
+        ([-1], [0], 4, 1),
+        ([1, 1], [0, 2], 4, 1),
+        ([1], [0, 0], 4, 1),
+        ([], [], 0, 1),
+        ([], [], 4, 5),
+    ],
+)
+def test_what_native_code_refuses(tokens: list[int], order: list[int], room: int, unit: int) -> None:
+    with pytest.raises(ArgumentError, match=r"for bins of 4|bins of . by"):
+        core.best_fit(np.array(tokens, np.int64), np.array(order, np.int64), room, unit)
 
 
 def test_bins_are_full_and_alike() -> None:
