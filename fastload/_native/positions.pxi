@@ -26,7 +26,7 @@ def best_fit(const int64_t[::1] tokens not None, const int64_t[::1] order not No
     it, of several to the one that was filled last, or to a new one.
 
     Args:
-        tokens: of each sample, 0 .. room.
+        tokens: tokens of each sample, 0 .. room.
         order: a permutation of the samples, fewer than 2^31.
         room: tokens of a bin.
         unit: tokens by which rooms are told apart.
