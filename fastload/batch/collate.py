@@ -278,10 +278,16 @@ class Collate:
         """
         if self.form == "list":
             return _listed(samples)
-        return self.finish(self._collated(samples, self.kinds, (), _Image.of(samples)))
+        return self.finish(self._collated(samples, self.kinds, (), _Image.of(samples)), samples)
 
-    def finish(self, batch: Any) -> Any:
-        """The batch, of one that is made of whole fields in this form."""
+    def finish(self, batch: Any, samples: Sequence[Any] | None = None) -> Any:
+        """The batch, of one that is made of whole fields in this form.
+
+        Args:
+            batch: whole fields.
+            samples: the samples that they were made of; None: native threads made the fields, of samples with
+                one image in each image field.
+        """
         return batch
 
     def _collated(self, values: Sequence[Any], kinds: object, path: tuple[Any, ...], image: _Image) -> object:

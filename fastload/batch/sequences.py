@@ -64,7 +64,7 @@ class PackSequences(Collate):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise ArgumentError(f"{name}={value!r}: give a number of 1 or more")
 
-    def finish(self, batch: object) -> dict[str, Any]:
+    def finish(self, batch: object, samples: Sequence[Any] | None = None) -> dict[str, Any]:
         """The batch of sequences, of one that collate="flat" makes."""
         if not isinstance(batch, Mapping) or not isinstance(batch.get(self.tokens), Flat):
             raise ArgumentError(
@@ -78,7 +78,14 @@ class PackSequences(Collate):
                 f"PackSequences takes the patches of one field, not of {' and '.join(images)}"
             )
         patched = out.pop(images[0]) if images else None
-        row = _Row.of(self, batch[self.tokens], None if patched is None else patched.image_grid_thw)
+        tokens = batch[self.tokens]
+        if patched is None:
+            own, grids = torch.zeros(len(tokens.offsets) - 1), torch.zeros((0, 3), dtype=torch.int64)
+        else:
+            each = None if samples is None else [len(sample[images[0]].image_grid_thw) for sample in samples]
+            own = torch.ones(len(tokens.offsets) - 1) if each is None else torch.tensor(each)
+            grids = patched.image_grid_thw
+        row = _Row.of(self, tokens, grids, own)
         return {
             **row.batch([batch[name] if name in batch else _missing(name) for name in self.mask]),
             **({} if patched is None else patched._asdict()),
@@ -92,7 +99,7 @@ def _missing(name: str) -> Any:
 
 @dataclass
 class _Row:
-    """The sequences of a batch before images are expanded, and how they are.
+    """The sequences of a batch, and the number of tokens that each of theirs becomes.
 
     Attributes:
         rule: the collate_fn.
@@ -111,8 +118,9 @@ class _Row:
     places: Tensor
 
     @classmethod
-    def of(cls, rule: PackSequences, tokens: Flat, grids: Tensor | None) -> _Row:
-        """Raises ArgumentError."""
+    def of(cls, rule: PackSequences, tokens: Flat, grids: Tensor, own: Tensor) -> _Row:
+        """The sequences of these ids, with images of these grids (I, 3), of which each has `own`. Raises
+        ArgumentError."""
         ids, offsets = tokens
         if ids.ndim != 1 or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             raise ArgumentError(
@@ -130,15 +138,18 @@ class _Row:
                 f"{rule.vocabulary}"
             )
         counts = torch.ones_like(ids)
-        shapes = torch.zeros((0, 2), dtype=torch.int64) if grids is None else grids[:, 1:] // rule.merge
-        places = torch.zeros(0, dtype=torch.int64)
-        if rule.image_token is not None:
-            places = (ids == rule.image_token).nonzero()[:, 0]
-            if len(places) != len(shapes):
-                raise ArgumentError(_unmatched(offsets, places, len(shapes)))
-            counts[places] = shapes.prod(dim=1)
-        else:
-            shapes = shapes[:0]
+        if rule.image_token is None:
+            return cls(rule, ids, offsets, counts, grids[:0, 1:], torch.zeros(0, dtype=torch.int64))
+        places = (ids == rule.image_token).nonzero()[:, 0]
+        each = torch.bincount(torch.searchsorted(offsets, places, right=True) - 1, minlength=len(own))
+        if len(unlike := (each != own).nonzero()):
+            row = int(unlike[0])
+            raise ArgumentError(
+                f"{len(places)} placeholders of images in a batch that has {len(grids)} images: row {row} "
+                f"has {int(each[row])}, for {int(own[row])} of its own"
+            )
+        shapes = grids[:, 1:] // rule.merge
+        counts[places] = shapes.prod(dim=1)
         return cls(rule, ids, offsets, counts, shapes, places)
 
     def batch(self, masks: Sequence[Any]) -> dict[str, Any]:
@@ -151,8 +162,8 @@ class _Row:
             labels[self._masked(name, mask)] = IGNORED
         counts = self._cut()
         ids, kept = (each.repeat_interleave(counts) for each in (self.ids, labels))
-        lengths = _summed(counts, self.offsets)
-        seams = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+        seams = _before(counts)[self.offsets].to(torch.int32)
+        lengths = seams.diff()
         return {
             "input_ids": ids,
             "position_ids": self._positions(counts),
@@ -168,9 +179,8 @@ class _Row:
                 raise ArgumentError(f"mask: {name!r} has not one value for each token")
             return mask.values != 0
         if isinstance(mask, Tensor) and mask.ndim == 1 and len(mask) == len(self.offsets) - 1:
-            lengths = self.offsets.diff()
-            place = torch.arange(len(self.ids)) - self.offsets[:-1].repeat_interleave(lengths)
-            return place < mask.repeat_interleave(lengths)
+            place = _running(torch.ones_like(self.ids), self.offsets)
+            return place <= mask.repeat_interleave(self.offsets.diff())
         raise ArgumentError(f"mask: {name!r} is neither a number nor one value for each token")
 
     def _cut(self) -> Tensor:
@@ -178,11 +188,7 @@ class _Row:
         most = self.rule.max_tokens
         if most is None:
             return self.counts
-        ends = self.counts.cumsum(0)
-        before = torch.nn.functional.pad(ends, (1, 0))[self.offsets[:-1]].repeat_interleave(
-            self.offsets.diff()
-        )
-        counts = torch.where(ends - before <= most, self.counts, 0)
+        counts = torch.where(_running(self.counts, self.offsets) <= most, self.counts, 0)
         lost = self.places[counts[self.places] < self.counts[self.places]]
         if len(lost):
             raise ArgumentError(
@@ -197,11 +203,7 @@ class _Row:
         steps = self.counts.clone()
         if self.rule.mrope and len(self.grids):
             steps[self.places] = self.grids.amax(dim=1)
-        ends = steps.cumsum(0)
-        starts = torch.nn.functional.pad(ends, (1, 0))[self.offsets[:-1]].repeat_interleave(
-            self.offsets.diff()
-        )
-        base = (ends - steps - starts).repeat_interleave(counts)
+        base = (_running(steps, self.offsets) - steps).repeat_interleave(counts)
         within = torch.arange(int(counts.sum())) - (counts.cumsum(0) - counts).repeat_interleave(counts)
         if not self.rule.mrope:
             return base + within
@@ -211,21 +213,15 @@ class _Row:
         return base + torch.stack([torch.zeros_like(within), within // across, within % across])
 
 
-def _summed(values: Tensor, offsets: Tensor) -> Tensor:
-    """Sums of the values of each sequence."""
-    return torch.nn.functional.pad(values.cumsum(0), (1, 0))[offsets].diff()
+def _before(values: Tensor) -> Tensor:
+    """Sums of the values before each, and of all: one more than there are values."""
+    return torch.nn.functional.pad(values.cumsum(0), (1, 0))
+
+
+def _running(values: Tensor, offsets: Tensor) -> Tensor:
+    """Sums of the values of each sequence up to each of them, that one among them."""
+    return values.cumsum(0) - _before(values)[offsets[:-1]].repeat_interleave(offsets.diff())
 
 
 def _row_of(offsets: Tensor, place: int) -> int:
     return int(torch.searchsorted(offsets, place, right=True)) - 1
-
-
-def _unmatched(offsets: Tensor, places: Tensor, images: int) -> str:
-    """The message for placeholders that are not as many as images."""
-    rows = len(offsets) - 1
-    told = f"{len(places)} placeholders of images in a batch that has {images} images"
-    if images != rows:
-        return told
-    each = torch.bincount(torch.searchsorted(offsets, places, right=True) - 1, minlength=rows)
-    row = int((each != 1).nonzero()[0])
-    return f"{told}: row {row} has {int(each[row])}"

@@ -170,6 +170,16 @@ def test_texts_alone(lengths: list[int], most: int) -> None:
     ]
 
 
+def test_images_of_any_number() -> None:
+    """A user's own samples may have several images, or none: placeholders are matched sample by sample."""
+    two = PatchedImages(torch.zeros(4 + 8, 12), torch.tensor([[1, 2, 2], [1, 2, 4]]))
+    none = PatchedImages(torch.zeros(0, 12), torch.zeros((0, 3), dtype=torch.int64))
+    samples = [of([1, 9, 2, 9, 3], image=two), of([4, 5], image=none)]
+    batch = PackSequences(image_token=9)(samples)
+    assert batch["input_ids"].tolist() == [1, 9, 2, 9, 9, 3, 4, 5]
+    assert batch["cu_seqlens"].tolist() == [0, 6, 8]
+
+
 def image(down: int, across: int) -> PatchedImages:
     return PatchedImages(torch.zeros(down * across, 12), torch.tensor([[1, down, across]]))
 
@@ -190,6 +200,11 @@ def of(ids: list[int], **more: Any) -> dict[str, Any]:
             {"image_token": 9},
             [of([9], image=image(2, 2)), of([1], image=image(2, 2))],
             "1 placeholders of images in a batch that has 2 images: row 1 has 0",
+        ),
+        (
+            {"image_token": 9},
+            [of([9, 9], image=image(2, 2)), of([1], image=image(2, 2))],
+            "2 placeholders of images in a batch that has 2 images: row 0 has 2, for 1 of its own",
         ),
         ({"image_token": 9}, [of([9])], "1 placeholders of images in a batch that has 0 images"),
         (
