@@ -84,9 +84,9 @@ static void note(fl_worker *worker, fl_trace_stage stage, int64_t start, int64_t
 }
 
 /* Begins the events of a row of the source that worker->row names; there are none without a trace. */
-static void begin_events(fl_worker *worker, fl_key key) {
+static void begin_events(fl_worker *worker, uint64_t index, uint32_t epoch) {
     worker->row.thread = is_traced(worker) ? fl_trace_thread() : 0;
-    worker->row.index = key.index, worker->row.epoch = key.epoch;
+    worker->row.index = index, worker->row.epoch = epoch;
 }
 
 static void add(_Atomic uint64_t *counter, uint64_t value) {
@@ -289,14 +289,14 @@ static fl_code boxes_for(fl_worker *worker, const fl_source *source, const fl_pa
 }
 
 /* Makes a further image of the record; `canvas` is its first. */
-static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, fl_key key,
-                            fl_span record, const fl_image_form *canvas, const fl_target *targets,
+static fl_code make_further(fl_worker *worker, const fl_source *source, uint32_t first, uint64_t index,
+                            fl_key key, fl_span record, const fl_image_form *canvas, const fl_target *targets,
                             uint32_t row, fl_error *err) {
     fl_boxes *boxes = NULL;
     fl_stored found;
     fl_image_form form;
     const int64_t start = fl_clock_ns();
-    fl_code code = find_image(worker, source, &source->parts[first], key.index, record, &found, err);
+    fl_code code = find_image(worker, source, &source->parts[first], index, record, &found, err);
     const int64_t took = fl_clock_ns() - start;
     add(&worker->counters.read_ns, (uint64_t)took);
     note(worker, FL_TRACE_READ, start, took, code);
@@ -370,16 +370,15 @@ static fl_code learn_decoded(fl_worker *worker, const fl_source *source, uint64_
     return code;
 }
 
-static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
+static fl_code make_row(fl_worker *worker, const fl_source *source, uint64_t index, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
     fl_stored found = {.sound = false};
     fl_span record = given;
     fl_image_form form;
     const int64_t start = fl_clock_ns();
-    fl_code code = source->store ? find_record(worker, source, key.index, given, &record, err)
-                                 : find_file(worker, source, key.index, &found, err);
-    if (!code && source->store)
-        code = find_image(worker, source, source->parts, key.index, record, &found, err);
+    fl_code code = source->store ? find_record(worker, source, index, given, &record, err)
+                                 : find_file(worker, source, index, &found, err);
+    if (!code && source->store) code = find_image(worker, source, source->parts, index, record, &found, err);
     if (code) return code;
     const int64_t took = fl_clock_ns() - start;
     note(worker, FL_TRACE_READ, start, took, code);
@@ -388,14 +387,14 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
     code = open_image(worker, source, &found, &form, err);
     if (!code && source->files && fl_files_upright(source->files) && form.may_turn)
         code = fl_fail(err, FL_EUNSUPPORTED, "its metadata may turn it");
-    if (!code) code = keep_pixels(worker, source, key.index, &found, &form, err);
-    if (!code) code = shrink(worker, source, key.index, &found, &form, err);
-    if (!code && source->item_count) code = open_items(worker, source, key.index, record, err);
+    if (!code) code = keep_pixels(worker, source, index, &found, &form, err);
+    if (!code) code = shrink(worker, source, index, &found, &form, err);
+    if (!code && source->item_count) code = open_items(worker, source, index, record, err);
     if (!code) {
         fl_boxes *boxes = source->item_count ? fl_fields_boxes(worker->fields) : NULL;
         code = make_image(worker, source, 0, key, boxes, targets, row, err);
     }
-    code = learn_decoded(worker, source, key.index, &found, code, err);
+    code = learn_decoded(worker, source, index, &found, code, err);
     if (!code && source->item_count) {
         const int64_t filling = traced_ns(worker);
         code = fl_fields_write(worker->fields, fl_renderer_geometry(worker->renderer), form.width,
@@ -403,16 +402,16 @@ static fl_code make_row(fl_worker *worker, const fl_source *source, fl_key key, 
         note(worker, FL_TRACE_FILL, filling, traced_ns(worker) - filling, code);
     }
     for (uint32_t at = group_of(source, 0); at < source->count && !code; at += group_of(source, at))
-        code = make_further(worker, source, at, key, record, &form, targets, row, err);
+        code = make_further(worker, source, at, index, key, record, &form, targets, row, err);
     return code;
 }
 
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, uint64_t index, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err) {
     worker->stamp = 0, worker->proving_ns = 0;
-    begin_events(worker, key);
+    begin_events(worker, index, key.epoch);
     const int64_t start = traced_ns(worker);
-    fl_code code = make_row(worker, source, key, given, targets, rooms, row, err);
+    fl_code code = make_row(worker, source, index, key, given, targets, rooms, row, err);
     note(worker, FL_TRACE_SAMPLE, start, traced_ns(worker) - start, code);
     add(&worker->counters.samples, 1);
     if (code) add(&worker->counters.failed, 1);
@@ -426,19 +425,19 @@ static void clear(const fl_batch *batch, uint32_t row) {
         fl_fields_clear(batch->sources[batch->row[row].source]->items, batch->items, batch->room, row);
 }
 
-fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image,
-                           const fl_target *targets, uint32_t row, fl_error *err) {
-    begin_events(worker, key);
+fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, uint64_t index, fl_key key,
+                           const fl_view *image, const fl_target *targets, uint32_t row, fl_error *err) {
+    begin_events(worker, index, key.epoch);
     fl_renderer_give(worker->renderer, image);
     return make_image(worker, source, 0, key, NULL, targets, row, err);
 }
 
 fl_code fl_batch_pixels(fl_batch *batch, uint32_t row, const fl_view *image, fl_worker *worker) {
     const fl_row at = batch->row[row];
-    const fl_key key = {at.seed, batch->epoch, at.index};
+    const fl_key key = {at.seed, batch->epoch, at.drawn_as};
     worker->row.source = at.source;
-    const fl_code code = fl_pipeline_pixels(worker, batch->sources[at.source], key, image, batch->target, row,
-                                            &batch->errors[row]);
+    const fl_code code = fl_pipeline_pixels(worker, batch->sources[at.source], at.index, key, image,
+                                            batch->target, row, &batch->errors[row]);
     batch->errors[row].code = code;
     if (code) clear(batch, row);
     return code;
@@ -448,12 +447,12 @@ void fl_batch_run(void *opaque, uint32_t row, void *context) {
     fl_batch *batch = opaque;
     fl_worker *worker = context;
     fl_row at = batch->row[row];
-    fl_key key = {at.seed, batch->epoch, at.index};
+    fl_key key = {at.seed, batch->epoch, at.drawn_as};
     fl_code code = batch->errors[row].code;
     if (!code) {
         worker->row.source = at.source;
-        code = fl_pipeline_row(worker, batch->sources[at.source], key, at.given, batch->target, batch->room,
-                               row, &batch->errors[row]);
+        code = fl_pipeline_row(worker, batch->sources[at.source], at.index, key, at.given, batch->target,
+                               batch->room, row, &batch->errors[row]);
         batch->row[row].stamp = worker->stamp;
     }
     if (code) {

@@ -55,20 +55,22 @@ const fl_counters *fl_worker_counters(const fl_worker *worker);
  * way may still write into the ring before, which the caller keeps until the worker's thread is joined. */
 void fl_worker_trace(fl_worker *worker, fl_trace *trace);
 
-/* Makes sample key.index of source into row `row` of the targets, one for each of its parts, whose width and
- * height must be what fl_geometry_size gives for it, and bounded where that is no more than a bound. `rooms`:
- * of its items. `given`: its record, where that does not lie in the store's file; bytes NULL: it does. */
-fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, fl_key key, fl_span given,
+/* Makes sample `index` of source, with the draws of `key`, into row `row` of the targets, one for each of its
+ * parts, whose width and height must be what fl_geometry_size gives for it, and bounded where that is no more
+ * than a bound. `rooms`: of its items. `given`: its record, where that does not lie in the store's file; bytes
+ * NULL: it does. */
+fl_code fl_pipeline_row(fl_worker *worker, const fl_source *source, uint64_t index, fl_key key, fl_span given,
                         const fl_target *targets, const fl_room *rooms, uint32_t row, fl_error *err);
 
 /* The same of an image that is decoded already, for parts of one field, and no items. */
-fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, fl_key key, const fl_view *image,
-                           const fl_target *targets, uint32_t row, fl_error *err);
+fl_code fl_pipeline_pixels(fl_worker *worker, const fl_source *source, uint64_t index, fl_key key,
+                           const fl_view *image, const fl_target *targets, uint32_t row, fl_error *err);
 
 typedef struct fl_row {
     uint32_t source; /* into the batch's sources */
     uint64_t index;
     uint64_t seed; /* of its draws */
+    uint64_t drawn_as; /* the index of its draws: as a rule its own */
     fl_span given; /* its record, as fl_pipeline_row takes it; outlives the row's making */
     /* of the files outside of the store that it was made of, as they were when they were opened; 0: of
      * none */

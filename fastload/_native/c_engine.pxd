@@ -304,6 +304,7 @@ cdef extern from "engine/pipeline.h" nogil:
         uint32_t source
         uint64_t index
         uint64_t seed
+        uint64_t drawn_as
         fl_span given
         uint64_t stamp
     ctypedef struct fl_batch:
@@ -322,11 +323,11 @@ cdef extern from "engine/pipeline.h" nogil:
     const fl_counters *fl_worker_counters(const fl_worker *)
     void fl_worker_trace(fl_worker *, fl_trace *)
     fl_code fl_pipeline_row(
-        fl_worker *, const fl_source *, fl_key, fl_span, const fl_target *, const fl_room *, uint32_t,
+        fl_worker *, const fl_source *, uint64_t, fl_key, fl_span, const fl_target *, const fl_room *, uint32_t,
         fl_error *
     )
-    fl_code fl_pipeline_pixels(fl_worker *, const fl_source *, fl_key, const fl_view *, const fl_target *, uint32_t,
-                               fl_error *)
+    fl_code fl_pipeline_pixels(fl_worker *, const fl_source *, uint64_t, fl_key, const fl_view *, const fl_target *,
+                               uint32_t, fl_error *)
     fl_code fl_batch_pixels(fl_batch *, uint32_t, const fl_view *, fl_worker *)
     void fl_batch_run(void *, uint32_t, void *) noexcept
     bint fl_batch_outdated(const fl_batch *, uint32_t, fl_worker *) noexcept

@@ -510,6 +510,7 @@ class Decoder:
         record: Buffer | None = None,
         found: list[tuple[int, int]] | None = None,
         pixels: npt.NDArray[np.uint8] | None = None,
+        drawn_as: int | None = None,
     ) -> list[tuple[npt.NDArray[np.uint8], int] | None]: ...
 
 class _Event(Protocol):
@@ -558,9 +559,12 @@ class Batch:
         even: bool = False,
         bounded: bool = False,
         seeds: npt.NDArray[np.uint64] | None = None,
+        drawn_as: npt.NDArray[np.uint64] | None = None,
     ) -> Self: ...
     @property
     def rows(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
     @property
     def parts(self) -> list[tuple[int, int, int, Output]]: ...
     @property
@@ -573,6 +577,7 @@ class Batch:
     def submit(self) -> None: ...
     def make(self) -> None: ...
     occurrences: npt.NDArray[np.uint32] | None
+    listed: Any
     fetch: Any
     early: bool
     @property

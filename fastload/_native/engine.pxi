@@ -155,6 +155,8 @@ cdef class Batch:
     cdef list given  # records that rows were given, until they are made
     # Uint32 (rows), or None where all are 0: kept here by the holder of the batch
     cdef public object occurrences
+    # The samples of the rows, where they are images of samples that have any number; kept here likewise
+    cdef public object listed
     cdef public object fetch  # object for which the batch waits, kept here by the holder of the batch
     # It was submitted before its epoch was asked for: renew() comes before its rows are used
     cdef public bint early
@@ -168,9 +170,10 @@ cdef class Batch:
     def __cinit__(self, Engine engine, const uint32_t[::1] sources, const uint64_t[::1] indices, sizes,
                   list outputs, seed, epoch,
                   str layout="equal", uint32_t pad_to=1, bint even=False, bint bounded=False,
-                  const uint64_t[::1] seeds=None):
+                  const uint64_t[::1] seeds=None, const uint64_t[::1] drawn_as=None):
         """even: whether the rows of each item start at equal steps, and not one right after the other.
-        bounded: see _Targets. seeds: of the draws of each row; None: all have `seed`."""
+        bounded: see _Targets. seeds: of the draws of each row; None: all have `seed`.
+        drawn_as: index of the draws of each row; None: its own."""
         cdef Source first
         cdef uint32_t i, n = <uint32_t>indices.shape[0]
         cdef uint64_t common = <uint64_t>(int(seed) & 0xFFFFFFFFFFFFFFFF)
@@ -178,7 +181,8 @@ cdef class Batch:
         engine._live()
         self.engine, self.targets = engine, _Targets.__new__(_Targets, n, sizes, outputs, layout, pad_to,
                                                              bounded)
-        if n == 0 or sources.shape[0] != n or (seeds is not None and seeds.shape[0] != n):
+        if n == 0 or sources.shape[0] != n or (seeds is not None and seeds.shape[0] != n) or (
+                drawn_as is not None and drawn_as.shape[0] != n):
             raise _errors.ArgumentError("a batch needs at least one row")
         for i in range(n):
             if i > 0 and sources[i] == sources[i - 1]:
@@ -194,6 +198,7 @@ cdef class Batch:
         for i in range(n):
             self.batch.row[i].source, self.batch.row[i].index = sources[i], indices[i]
             self.batch.row[i].seed = common if seeds is None else seeds[i]
+            self.batch.row[i].drawn_as = indices[i] if drawn_as is None else drawn_as[i]
         self.batch.rows = self.batch.left = n
         self.batch.sources = engine.pointers
         self.batch.ring = engine.ring.ptr
@@ -236,6 +241,11 @@ cdef class Batch:
     @property
     def rows(self):
         return self.batch.rows
+
+    @property
+    def samples(self):
+        """The number of samples that the rows are of."""
+        return self.batch.rows if self.listed is None else len(self.listed.indices)
 
     def row_arrays(self):
         """(source, index) of each row now, as uint32 and int64 arrays."""
@@ -368,6 +378,7 @@ cdef class Batch:
         self.batch.row[row].source, self.batch.row[row].index = source, index
         if seed is not None:
             self.batch.row[row].seed = <uint64_t>int(seed)
+            self.batch.row[row].drawn_as = index
         self.batch.row[row].given.bytes = NULL
         if record is not None:
             self.give(row, record)

@@ -308,7 +308,7 @@ cdef class Decoder:
 
     def decode(self, Source source, index, seed, epoch, list outputs, list into, sizes,
                const uint8_t[::1] record=None,
-               list found=None, const uint8_t[:, :, ::1] pixels=None):
+               list found=None, const uint8_t[:, :, ::1] pixels=None, drawn_as=None):
         """Makes the parts of sample index, each into the buffer of bytes `into[i]`, sizes[i] = (width,
         height) pixels of outputs[i]'s type.
 
@@ -318,6 +318,7 @@ cdef class Decoder:
                 they are what is made.
             pixels: its image as it was decoded elsewhere, as `Batch.redo_with` takes it; of a source without
                 items; None: it is decoded here.
+            drawn_as: index of its draws; None: its own.
 
         Returns:
             For each of the source's items None if it is hidden, else (bytes, number of rows that were kept):
@@ -328,7 +329,8 @@ cdef class Decoder:
         """
         cdef fl_error err
         cdef fl_code code
-        cdef fl_key key = _key(seed, epoch, index)
+        cdef fl_key key = _key(seed, epoch, index if drawn_as is None else drawn_as)
+        cdef uint64_t place = <uint64_t>int(index)
         cdef _Targets targets
         cdef uint8_t[::1] buffer
         if found is None:
@@ -361,13 +363,14 @@ cdef class Decoder:
         cdef list made = []
         if source.source.item_count:
             rooms = _Rooms.__new__(_Rooms, source.items, 1, False)
-            made, room = rooms._alone(&source.source, key.index, targets.target), rooms.room
+            made, room = rooms._alone(&source.source, place, targets.target), rooms.room
         with self._lock:
             self._sources[id(source)] = source
             with nogil:
-                code = (fl_pipeline_pixels(self.worker, &source.source, key, &view, targets.target, 0, &err)
+                code = (fl_pipeline_pixels(self.worker, &source.source, place, key, &view, targets.target, 0, &err)
                         if decoded else
-                        fl_pipeline_row(self.worker, &source.source, key, given, targets.target, room, 0, &err))
+                        fl_pipeline_row(self.worker, &source.source, place, key, given, targets.target, room, 0,
+                                        &err))
         check(code, &err)
         if found is not None:
             found.extend((targets.places[i].width, targets.places[i].height) for i in range(targets.count))

@@ -280,13 +280,15 @@ class Collate:
             return _listed(samples)
         return self.finish(self._collated(samples, self.kinds, (), _Image.of(samples)), samples)
 
-    def finish(self, batch: Any, samples: Sequence[Any] | None = None) -> Any:
+    def finish(
+        self, batch: Any, samples: Sequence[Any] | None = None, counts: Sequence[int] | None = None
+    ) -> Any:
         """The batch, of one that is made of whole fields in this form.
 
         Args:
             batch: whole fields.
-            samples: the samples that they were made of; None: native threads made the fields, of samples with
-                one image in each image field.
+            samples: the samples that they were made of; None: native threads made the fields.
+            counts: number of images of each of their samples; None: one.
         """
         return batch
 
@@ -316,6 +318,10 @@ class Collate:
             return sequence_like(type(first), parts) if hasattr(first, "_fields") else parts
         return self._part(values, _collated_as(values, path, image), path)
 
+    def joined(self, values: Sequence[Any], kind: Collated, name: str) -> object:
+        """One part of a batch whose form of joining is known."""
+        return self._part(values, kind, (name,))
+
     def _part(self, values: Sequence[Any], form: str, path: tuple[Any, ...]) -> object:
         """One part of the batch."""
         if form == "list":
@@ -327,7 +333,14 @@ class Collate:
                     for at, views in enumerate(_views_of(values, path))
                 ]
             return self._images(_tensors(values, path), path)
-        if form in ("rows", "masks"):
+        if form == "image_rows" and isinstance(values[0], list):
+            if self.pad_to is not None:
+                raise ArgumentError(
+                    f"{_named(path)}: any number of images is padded where the transform gives them "
+                    "one size: end it with Resize((height, width)), or leave out pad_to="
+                )
+            return list(values)
+        if form in ("rows", "masks", "image_rows"):
             tensors = _as_rows(_tensors(values, path))
             tail = self._tail(tensors, form == "masks", path)
             return _flat(tensors, tail) if self.form == "flat" else _padded(tensors, tail)

@@ -64,7 +64,9 @@ class PackSequences(Collate):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise ArgumentError(f"{name}={value!r}: give a number of 1 or more")
 
-    def finish(self, batch: object, samples: Sequence[Any] | None = None) -> dict[str, Any]:
+    def finish(
+        self, batch: object, samples: Sequence[Any] | None = None, counts: Sequence[int] | None = None
+    ) -> dict[str, Any]:
         """The batch of sequences, of one that collate="flat" makes."""
         if not isinstance(batch, Mapping) or not isinstance(batch.get(self.tokens), Flat):
             raise ArgumentError(
@@ -82,7 +84,9 @@ class PackSequences(Collate):
         if patched is None:
             own, grids = torch.zeros(len(tokens.offsets) - 1), torch.zeros((0, 3), dtype=torch.int64)
         else:
-            each = None if samples is None else [len(sample[images[0]].image_grid_thw) for sample in samples]
+            each = counts
+            if samples is not None:
+                each = [len(sample[images[0]].image_grid_thw) for sample in samples]
             own = torch.ones(len(tokens.offsets) - 1) if each is None else torch.tensor(each)
             grids = patched.image_grid_thw
         row = _Row.of(self, tokens, grids, own)

@@ -70,10 +70,11 @@ class NativeImages:
 
     Attributes:
         images: the first image, then the delivered further ones, in the order of the schema.
+        alone: False if a sample has any number of rows: see `fastload.dataset.image_lists`.
     """
 
-    def __init__(self, images: Sequence[NativeImage]) -> None:
-        self.images = tuple(images)
+    def __init__(self, images: Sequence[NativeImage], alone: bool = True) -> None:
+        self.images, self.alone = tuple(images), alone
 
     @classmethod
     def of(cls, reader: DatasetReader, names: Sequence[str]) -> NativeImages:
@@ -95,7 +96,7 @@ class NativeImages:
     @property
     def only_rgb(self) -> bool:
         """True if there is one image, of 8-bit RGB: a device can turn its bytes into floats."""
-        return len(self.images) == 1 and self.images[0].planes is None
+        return self.alone and len(self.images) == 1 and self.images[0].planes is None
 
     @property
     def stored_sizes(self) -> list[Values]:
@@ -114,14 +115,18 @@ class NativeImages:
         """Output of each part; see `fastload.transforms.spec.outputs_of`."""
         return [output for each in self.images for output in outputs_of(plan, dtype, layout, each.planes)]
 
-    def sizes(self, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int) -> tuple[Size, ...]:
+    def sizes(
+        self, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int, drawn_as: int | None = None
+    ) -> tuple[Size, ...]:
         """The size of each part of a sample; where it depends on boxes the largest. Raises SampleError
-        with the reason alone."""
+        with the reason alone. `drawn_as`: index of its draws; None: its own."""
         fixed = self.fixed_sizes(plan)
         if fixed is not None:
             return fixed
         return tuple(
-            size for each in self.images for size in _sizes(each, plan, index, seed, epoch, max_pixels)
+            size
+            for each in self.images
+            for size in _sizes(each, plan, index, seed, epoch, max_pixels, drawn_as)
         )
 
     def part_names(self, plan: Plan) -> list[str]:
@@ -141,9 +146,12 @@ class NativeImages:
         return {each.name: list(parts[at * views : (at + 1) * views]) for at, each in enumerate(self.images)}
 
 
-def _sizes(image: NativeImage, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int) -> list[Size]:
+def _sizes(
+    image: NativeImage, plan: Plan, index: int, seed: int, epoch: int, max_pixels: int, drawn_as: int | None
+) -> list[Size]:
     height, width = image.size(index, max_pixels)
-    sizes = [program.size(width, height, seed, epoch, index) for program in plan.programs]
+    key = seed, epoch, index if drawn_as is None else drawn_as
+    sizes = [program.size(width, height, *key) for program in plan.programs]
     for wide, high in sizes:
         if wide * high > max_pixels:
             raise _reason(f"the transform makes {wide} x {high} pixels of it; the limit is {max_pixels}")

@@ -27,6 +27,7 @@ from fastload.transforms.spec import Plan
 from fastload.transforms.steps import TransformedDataset
 
 if TYPE_CHECKING:
+    from fastload.dataset.image_lists import ImageLists
     from fastload.remote.files import RemoteFiles
     from fastload.store.form import Form
 
@@ -45,6 +46,8 @@ class NativeSource(TransformedDataset):
         seed: seed of the random transforms; None: none was given.
         positions: the samples that it stands for, by their index here, in order; None: all of them.
         takes_whole_samples: True if Python steps get whole samples.
+        lists: the images of samples that have any number; None: native rows are samples. Otherwise `source`,
+            `images`, and all that is asked by an index for a row, are by the number of an image.
     """
 
     in_place = False
@@ -54,6 +57,7 @@ class NativeSource(TransformedDataset):
     opens_images: bool = False
     seed: int | None
     positions: npt.NDArray[np.int64] | None = None
+    lists: ImageLists | None = None
     _has_boxes = False  # True if the engine has the boxes of each sample
     _is_whole = False  # True if Python steps get whole samples
     _unaugmented = ""  # why native threads do not change its finished images; "" if they do
@@ -186,6 +190,12 @@ class NativeSource(TransformedDataset):
         not known."""
 
     # ---- its values
+
+    def listed(
+        self, samples: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+        """The images of samples that have any number, as `ImageLists.rows` has them."""
+        raise NotImplementedError
 
     @abstractmethod
     def by_sample(self, name: str) -> Any:

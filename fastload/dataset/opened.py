@@ -46,6 +46,7 @@ class OpenedDataset:
         in_image: those of them that Python steps get as tv_tensors, with the image: what lies in it, and
             further images.
         has_boxes: True if some spatial field has boxes.
+        is_list: True if samples have any number of images.
     """
 
     def __init__(self, files: DatasetFiles, version: int | None, inherited: OpenedDataset | None) -> None:
@@ -56,16 +57,23 @@ class OpenedDataset:
         self.kinds = {f.name: f.kind for f in fields}
         self.handlers = {f.name: f.handler for f in fields}
         self.form = self._form_of_all()
-        image = self.reader.schema.image
+        image = self.reader.schema.image or self.reader.schema.images
         if image is None:
             raise DatasetError(f"{files.name} has no image field; this version reads datasets with one")
         self.image_name = image.name
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
         others = [f for f in fields if f != image]
-        self.spatial = {f.name for f in fields if f.handler.in_native_row and (f in others or not f.is_rgb)}
+        self.is_list = image.handler.is_list
+        self.spatial = {
+            f.name
+            for f in fields
+            if not self.is_list and f.handler.in_native_row and (f in others or not f.is_rgb)
+        }
         self.in_image = {f.name for f in others if f.handler.follows_image or f.handler.is_image}
         self.has_boxes = any(f.handler.owns_objects for f in fields)
-        self.image_field = self.reader.manifest.image_number
+        self.image_field = (
+            self.reader.schema.number(image.name) if self.is_list else self.reader.manifest.image_number
+        )
         self._decoder: core.Decoder | None = None
         self._conditions: ConditionEngine | None = None
 
@@ -108,6 +116,7 @@ class OpenedDataset:
         outputs: list[core.Output],
         sizes: Sequence[tuple[int, int]],
         bounded: bool = False,
+        drawn_as: int | None = None,
     ) -> tuple[list[torch.Tensor | PatchedImages], list[tuple[npt.NDArray[np.uint8], int] | None]]:
         """Makes a sample in the calling thread: its parts, and what core.Decoder makes of the source's items.
 
@@ -119,6 +128,7 @@ class OpenedDataset:
             seed, epoch: seed and epoch of its draws.
             outputs, sizes: output and (height, width) of each part of the row.
             bounded: True if the sizes are upper bounds of the parts' sizes.
+            drawn_as: index of its draws; None: its own.
 
         Raises:
             SampleError: it cannot be made; with the reason alone.
@@ -137,7 +147,9 @@ class OpenedDataset:
         found: list[tuple[int, int]] | None = [] if bounded else None
 
         def made(record: Buffer | None, pixels: npt.NDArray[np.uint8] | None = None) -> list[Any]:
-            return self.decoder.decode(source, index, seed, epoch, outputs, into, wide, record, found, pixels)
+            return self.decoder.decode(
+                source, index, seed, epoch, outputs, into, wide, record, found, pixels, drawn_as
+            )
 
         try:
             items = made(record)

@@ -28,6 +28,7 @@ from fastload.common.positions import evenly_spaced, position_in
 from fastload.common.rng import checked_epoch, checked_seed, current_occurrence, row_seed
 from fastload.common.text import ShownAsText
 from fastload.dataset.contact_sheet import contact_sheet
+from fastload.dataset.image_lists import ImageLists
 from fastload.dataset.native_row import NativeFields, NativeImages, exchanged_pairs
 from fastload.dataset.native_source import NativeSource
 from fastload.dataset.opened import OpenedDataset, OpenOnUse, files_of
@@ -42,6 +43,7 @@ from fastload.store.columns import Values
 from fastload.store.entries import checked_base
 from fastload.store.kinds.base import Collated
 from fastload.store.labels import label_field, object_labels
+from fastload.store.lists import images_path
 from fastload.transforms.spec import Plan
 from fastload.transforms.steps import TransformedDataset, fingerprint
 
@@ -186,6 +188,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         storage_options: obstore's keys (``endpoint``, ``region``, ``access_key_id``, ...) and
             ``client_options``, or fsspec's options; others come from the environment.
         timeout: time for all tries of a request, in seconds (default 60) or as ``30min``.
+        draws: "sample": all images of a sample of any number are transformed with one draw; or "image".
 
     Raises:
         DatasetError: the dataset or the version is missing, unfinished, damaged, or of a later format, or
@@ -211,6 +214,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         cache_size: int | str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         timeout: float | str | None = None,
+        draws: str = "sample",
     ) -> None:
         check_native("PackedDataset")
         if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 1):
@@ -235,6 +239,21 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         self._files = OpenOnUse(files, version)
         self._images: tuple[OpenedDataset, NativeImages] | None = None
         opened = self.opened  # now, not in a worker later
+        if opened.is_list:
+            stored = PackedDataset(
+                images_path(path),
+                max_pixels=max_pixels,
+                base=base,
+                cache=cache,
+                cache_size=cache_size,
+                storage_options=storage_options,
+                timeout=timeout,
+            )
+            self.lists = ImageLists(opened.image_name, stored, draws)
+        elif draws != "sample":
+            raise ArgumentError(
+                f"draws={draws!r} is for samples of any number of images, which {path} has not"
+            )
         self.form.check(opened.form, self.path)
         self._form = None if self._form is None else opened.own_form(self._form)
         self._has_boxes = opened.has_boxes
@@ -310,8 +329,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             if opened.spatial and (names or plan.of_boxes):
                 fields = NativeFields(opened.reader, names, plan)
             further, items = self.images.further(plan), fields.items if fields else ()
+            images = opened if self.lists is None else self.lists.stored.opened
             source = core.Source(
-                opened.reader.store, list(plan.programs), opened.image_field, self.max_pixels, further, items
+                images.reader.store, list(plan.programs), images.image_field, self.max_pixels, further, items
             )
             found = self._source = _MadeSource(opened, plan, source, fields)
         return found
@@ -324,6 +344,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def images(self) -> NativeImages:
         """The images of a sample's native row."""
         opened = self.opened
+        if self.lists is not None:
+            return self.lists.images
         if self._images is None or self._images[0] is not opened:
             # Whatever the transform, which may change.
             names = [name for name in self.fields if name in opened.spatial]
@@ -338,9 +360,16 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Heights and widths of the stored images, pixels; empty where they are not known."""
+        if self.lists is not None:
+            return self.lists.stored.sizes
         return (
             self.opened.sizes if self.opened.knows_sizes else (np.empty(0, np.int32), np.empty(0, np.int32))
         )
+
+    @property
+    def knows_sizes(self) -> bool:
+        """True if the sizes of all stored images are known."""
+        return self.opened.knows_sizes if self.lists is None else self.lists.stored.knows_sizes
 
     @property
     def form(self) -> SampleForm:
@@ -366,7 +395,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     @property
     def alike(self) -> tuple[Any, ...]:
-        return PackedDataset, self.form
+        return PackedDataset, self.form, self.lists is None
 
     @property
     def alike_in_rows(self) -> tuple[Any, ...]:
@@ -382,6 +411,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     @property
     def remote(self) -> RemoteFiles | None:
+        if self.lists is not None:
+            return self.lists.stored.remote
         files = self.opened.reader.files
         return files if isinstance(files, RemoteFiles) else None
 
@@ -520,7 +551,11 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             return finished(plan, self.opened.reader.schema, values, self.assemble)
         if (image := self.image_field) in values:
             with word_flips([values[image]]):
-                values[image] = plan.finish(values[image])
+                values[image] = (
+                    plan.finish(values[image])
+                    if self.lists is None or not plan.python
+                    else [plan.finish(each) for each in values[image]]
+                )
         return self.assemble(values)
 
     def before_python(self, index: int, seed: int, epoch: int) -> dict[str, Any]:
@@ -557,17 +592,23 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     def decode(self, index: int, seed: int, epoch: int) -> Any:
         """The image of sample index: (3, height, width), uint8 or the plan's float dtype; the list of its
-        views under Views."""
+        views under Views; of any number of images, what `ImageLists.joined` makes of them."""
         return self._row(self.plan, index, seed, epoch)[self.image_field]
 
-    def _row(self, plan: Plan, index: int, seed: int, epoch: int) -> dict[str, Any]:
+    def _row(
+        self, plan: Plan, index: int, seed: int, epoch: int, drawn_as: int | None = None
+    ) -> dict[str, Any]:
         """Values in the native row of sample index, by name; an image is the tensor or the list of its
-        views."""
+        views. `drawn_as`: index of its draws; None: its own."""
+        if self.lists is not None:
+            return {self.lists.name: self._listed(self.lists, plan, index, seed, epoch)}
         try:
             source, images = self._source_for(plan), self.images
-            sizes = self._sizes(plan, index, seed, epoch)
+            sizes = self._sizes(plan, index, seed, epoch, drawn_as)
             outputs = images.outputs(plan, None, "CHW")
-            parts, made = self.opened.make_row(source, index, seed, epoch, outputs, sizes, plan.boxed_size)
+            parts, made = self.opened.make_row(
+                source, index, seed, epoch, outputs, sizes, plan.boxed_size, drawn_as
+            )
         except (RemoteError, TransformError):
             raise
         except (ArgumentError, DatasetError, SampleError) as error:
@@ -576,6 +617,24 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return images.by_name(plan, parts) | (
             {} if fields is None else fields.sample(made, _size_of(parts[0], sizes[0]))
         )
+
+    def listed(
+        self, samples: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+        assert self.lists is not None
+        return self.lists.rows(self.opened.reader, samples)
+
+    def _listed(self, lists: ImageLists, plan: Plan, index: int, seed: int, epoch: int) -> Any:
+        """The images of sample index."""
+        images, _, drawn = lists.rows(self.opened.reader, np.array([index], np.int64))
+        stored, made = lists.stored, []
+        self.check_fields(plan)
+        try:
+            for image, drawn_as in zip(images.tolist(), drawn.tolist(), strict=True):
+                made.append(stored._row(plan, image, seed, epoch, drawn_as)[stored.image_field])
+        except SampleError as error:
+            raise self.sample_error(index, f"image {len(made)}: {error.reason}") from None
+        return lists.joined(plan, made)
 
     def longer_sides(self, most: int) -> list[int]:
         """Longer sides of some shards' images; none of those in a bucket, whose columns would be fetched, and
@@ -597,26 +656,37 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return sides
 
     def healed(self, index: int) -> Buffer | None:
+        if self.lists is not None:
+            return self.lists.stored.healed(index)
         return self.opened.reader.healed(index)
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
+        if self.lists is not None:
+            return self.lists.stored.opens_images
         return self.opened.reader.manifest.is_foreign
 
     def load(self, index: int) -> npt.NDArray[np.uint8]:
+        if self.lists is not None:
+            return self.lists.stored.load(index)
         try:
             return self.opened.load(index, self.max_pixels)
         except SampleError as error:
             raise self.sample_error(index, error.reason) from None
 
     def refusal(self) -> str | None:
-        if self.opens_images and self.plan.fixed_sizes is None and not self.opened.knows_sizes:
+        if self.opens_images and self.plan.fixed_sizes is None and not self.knows_sizes:
             return "its images lie in a store, and their sizes are not known: end the transform at one size"
         return None
 
     def check_fields(self, plan: Plan) -> None:
         """Raises TransformError where a plan would change the image and leave a delivered field behind that
         lies in it, or exchange points that a field does not have."""
+        if self.lists is not None and plan.views:
+            raise TransformError(
+                f"Views makes several of one image, and {self.lists.name!r} are any number of images: "
+                "take one view"
+            )
         if fields := [name for name in self.fields if name in self.opened.in_image]:
             schema = self.opened.reader.schema
             check_transform(plan, schema, fields, self.image_field in self.fields)
@@ -629,9 +699,11 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         views. Where RandomIoUCrop makes it depend on the sample's boxes, the largest that it can be."""
         return self._sizes(self.plan, index, seed, epoch)
 
-    def _sizes(self, plan: Plan, index: int, seed: int, epoch: int) -> tuple[tuple[int, int], ...]:
+    def _sizes(
+        self, plan: Plan, index: int, seed: int, epoch: int, drawn_as: int | None = None
+    ) -> tuple[tuple[int, int], ...]:
         try:
-            return self.images.sizes(plan, index, seed, epoch, self.max_pixels)
+            return self.images.sizes(plan, index, seed, epoch, self.max_pixels, drawn_as)
         except SampleError as error:
             raise self.sample_error(index, error.reason) from None
 
@@ -657,7 +729,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         """The delivered fields that are columns, by name: a list with one Python value per index."""
         opened, out = self.opened, {}
         for name in self.fields:
-            if name in opened.reader.schema.own_columns:
+            if name in opened.reader.schema.own_columns and not opened.handlers[name].is_list:
                 rows = opened.reader.take(name, np.asarray(indices, np.int64))
                 out[name] = (
                     [torch.from_numpy(r.copy()) for r in rows]

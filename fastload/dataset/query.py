@@ -352,7 +352,7 @@ class Columns:
     def __init__(self, reader: DatasetReader) -> None:
         self._reader = reader
         self.pixels: dict[str, Field] = {
-            field.name: field for field in reader.schema if field.handler.is_picture
+            field.name: field for field in reader.schema if field.handler.is_picture or field.handler.is_list
         }
         self._fields: dict[str, Field] = {
             field.name: field for field in reader.schema if field.name not in self.pixels
@@ -482,7 +482,8 @@ def _hidden_columns(reader: DatasetReader) -> list[tuple[str, str]]:
     """(name, hidden column) of what the hidden columns say of samples: sizes of images, and numbers of
     rows."""
     schema = reader.schema
-    found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)] if reader.manifest.knows_sizes else []
+    sized = reader.manifest.knows_sizes and schema.images is None
+    found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)] if sized else []
     for field in schema:
         if field.of:  # as many rows as there are boxes
             continue

@@ -56,6 +56,32 @@ class MixedRows:
 
 
 @dataclass(frozen=True, eq=False)
+class ListedRows:
+    """Samples of a batch that have any number of images each, which are its rows.
+
+    Attributes:
+        sources, indices: native dataset, by its number, and index there, of each sample.
+        offsets: int64 (samples + 1): sample i has the rows from offsets[i] to offsets[i + 1].
+        drawn_as: index of the draws of each row.
+    """
+
+    sources: npt.NDArray[np.uint32]
+    indices: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64]
+    drawn_as: npt.NDArray[np.uint64]
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """The number of images of each sample."""
+        return np.diff(self.offsets)
+
+    def sample_of(self, row: int) -> tuple[int, int]:
+        """The sample that a row is of, by its place in the batch, and the row's number among its images."""
+        sample = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        return sample, row - int(self.offsets[sample])
+
+
+@dataclass(frozen=True, eq=False)
 class NativeView:
     """Positions of a loader's dataset, resolved to a native dataset (source) and an index in it.
 
@@ -110,6 +136,36 @@ class NativeView:
                 f"sample {missing[0]} is by the indices of a Subset one that its dataset does not have"
             ) from None
         return source, index.astype(np.uint64)
+
+    @property
+    def has_lists(self) -> bool:
+        """True if samples have any number of images."""
+        return self.datasets[0].lists is not None
+
+    def image_rows(
+        self, positions: Sequence[int]
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64], ListedRows | None]:
+        """Source and index of each native row of the samples at some positions, as `rows` has them; where
+        samples have any number of images, each image is a row, and the third value has the samples.
+
+        Raises as `rows`, and DatasetError where images are not there.
+        """
+        sources, samples = self.rows(positions)
+        if not self.has_lists:
+            return sources, samples, None
+        indices, counts = samples.astype(np.int64), np.zeros(len(samples), np.int64)
+        found: list[tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]] = []
+        for number in np.unique(sources).tolist():
+            mine = sources == number
+            images, offsets, drawn = self.datasets[number].listed(indices[mine])
+            counts[mine] = np.diff(offsets)
+            found.append((mine, images, drawn))
+        rows, drawn_as = np.empty((2, int(counts.sum())), np.uint64)
+        for mine, images, drawn in found:
+            places = np.repeat(mine, counts)
+            rows[places], drawn_as[places] = images, drawn
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        return np.repeat(sources, counts), rows, ListedRows(sources, indices, offsets, drawn_as)
 
     @cached_property
     def repeats(self) -> Repeats | None:

@@ -21,15 +21,17 @@ from fastload.errors import PackError
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
+from fastload.packing.lists import pack_lists
 from fastload.packing.options import ConvertKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside
 from fastload.packing.summary import PackSummary
 from fastload.remote.files import folder_files
 from fastload.sources import Item
-from fastload.sources.protocol import IMAGE_FIELD
-from fastload.store import DatasetReader, Field, Prepared, StoredImage, parse_value, with_index
+from fastload.sources.protocol import IMAGE_FIELD, Value
+from fastload.store import COUNT_COLUMN, DatasetReader, Field, Prepared, StoredImage, parse_value, with_index
 from fastload.store.kinds.base import SampleParts
 from fastload.store.kinds.codecs import Pixels
+from fastload.store.lists import images_path
 from fastload.store.schema import HIDDEN_COLUMNS
 from fastload.unpacking.sample_files import stored_picture
 
@@ -64,6 +66,9 @@ def convert(
     if run.overwrite:
         refuse_source_inside(source, out)
     with DatasetReader(folder_files(source)) as reader:
+        if reader.schema.images is not None:
+            with DatasetReader(folder_files(images_path(source))) as images:
+                return pack_lists(PackedLists(reader, images), chosen, out, run)
         return run_job(ConvertJob(PackedSamples(reader), chosen), out, run)
 
 
@@ -118,6 +123,49 @@ class PackedSamples:
                 pictures[each.name] = stored_picture(self.reader, position, *stored[number])[1]
         first = pictures.pop(IMAGE_FIELD) if self.image_field.is_rgb else stored[0][1]
         return PackedItem(self.name(position), first, dict(pictures), stored=stored)
+
+
+class PackedLists:
+    """The samples of a packed dataset of any number of images each, as a `Source` with an `image_list`."""
+
+    concurrent = True
+
+    def __init__(self, reader: DatasetReader, images: DatasetReader) -> None:
+        self._reader, self._images = reader, PackedSamples(images)
+        schema = reader.schema
+        assert schema.images is not None
+        self.image_list, self.title = schema.images.name, str(reader.path)
+        self.fields = tuple(field for field in schema if field != schema.images)
+        classes = reader.manifest.classes
+        self.form, self.classes = reader.manifest.form, None if classes is None else tuple(classes)
+        self.layout = str(reader.manifest.summary.get("layout", ""))
+
+    def __len__(self) -> int:
+        return self._reader.count
+
+    def name(self, position: int) -> str:
+        return f"{self.title}: sample {position}"
+
+    def described(self, position: int) -> tuple[dict[str, Value], int]:
+        """The values of a sample, and the number of its images."""
+        columns = {
+            each.name: self._reader.take(each.name, np.array([position]))[0]
+            for each in self.fields
+            if each.is_column
+        }
+        others = [each.name for each in self.fields if not each.is_column]
+        return columns | self._reader.stored_values(position, others), self._place(position)[1]
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """The number of a sample's first image, and how many it has."""
+        names = self.image_list, f"{COUNT_COLUMN}:{self.image_list}"
+        first, count = (int(self._reader.values(name)[position]) for name in names)
+        return first, count
+
+    def read(self, position: int) -> Item:
+        first, count = self._place(position)
+        images = [self._images.read(image).image for image in range(first, first + count)]
+        return Item(self.name(position), b"", self.described(position)[0], images=images)
 
 
 class ConvertJob(PackJob):

@@ -16,8 +16,9 @@ from fastload.common.progress import Progress
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, SampleError
 from fastload.packing.pipeline import OrderedPipeline
-from fastload.store import DatasetReader, DatasetRewriter, indexed_image, with_index
+from fastload.store import DatasetReader, DatasetRewriter, Manifest, indexed_image, with_index
 from fastload.store.kinds.codecs import BY_ENTRY
+from fastload.store.lists import images_path
 
 _GO_ON = "run `fastload index` again: nothing is lost, and shards that have their index keep it"
 
@@ -66,6 +67,8 @@ def index(
     if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
         raise ArgumentError(f"workers={workers!r} is no whole number between 1 and 1024")
     started = time.monotonic()
+    if Manifest.load(path).schema.images is not None:
+        return index(images_path(path), workers=workers, progress=progress)
     with (
         DatasetRewriter(path, _GO_ON) as rewriter,
         Progress(rewriter.reader.count, "index", shown=progress) as bar,

@@ -208,18 +208,18 @@ class SampleWriter(Protocol):
     """Destination of samples: `DatasetWriter`, or the writer of one shard."""
 
     def note(self, entry: bytes) -> None: ...
-    def append_prepared(self, sample: Prepared, *, state: Callable[[], dict[str, Any]]) -> None: ...
+    def append_all(self, samples: Sequence[Prepared], *, state: Callable[[], dict[str, Any]]) -> None: ...
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of encoding one sample: a record ready to be written, or the reason why there is none."""
+    """Result of encoding one sample: its records, ready to be written, or the reason why there are none."""
 
     name: str
-    prepared: Prepared | None
+    prepared: Sequence[Prepared] | None
     entry: bytes
     how: tuple[str, ...] = ()
-    format: str = ""
+    formats: tuple[str, ...] = ()
     bytes_in: int = 0
     bytes_out: int = 0
     warning: str = ""
@@ -261,6 +261,11 @@ class PackJob:
         self._fields = FieldEncoder(source, options)
         self._labels = class_fields(schema_of(source), source.classes)
         self._labels_most = labels_most(source.classes)
+
+    def encoded(self, place: int, item: Item) -> list[tuple[Item, Encoded]]:
+        """The records that a sample becomes: each as an item, with the stored form of its image. Raises as
+        `encode` does."""
+        return [(item, self.encode(self.order[place], item))]
 
     def encode(self, position: int, item: Item) -> Encoded:
         """The stored form of a sample's image; runs in threads. Raises as `Encoder` does."""
@@ -429,7 +434,8 @@ class PackJob:
             tally.classes.add(name, labels, self._labels_most)
         tally.bytes_in += outcome.bytes_in
         tally.bytes_out += outcome.bytes_out
-        tally.formats[outcome.format] = tally.formats.get(outcome.format, 0) + 1
+        for format in outcome.formats:
+            tally.formats[format] = tally.formats.get(format, 0) + 1
         for count in outcome.how:
             tally.counts[count] += 1
         if outcome.warning:
@@ -438,7 +444,7 @@ class PackJob:
             tally.notices.add(
                 kind, outcome.name, self._fields.orientation_notice if kind == ORIENTATION else ""
             )
-        writer.append_prepared(outcome.prepared, state=tally.state)
+        writer.append_all(outcome.prepared, state=tally.state)
 
     def _read(self, place: int) -> _Read:
         """Reads one sample in the thread that writes, for sources that only one thread may use."""
@@ -459,8 +465,8 @@ class PackJob:
                 raise read.error
             stamp = self.origins.stamp(position) if read is None else read.stamp
             item = read.item if read is not None and read.item is not None else self.source.read(position)
-            encoded = self.encode(position, item)
-            prepared = self.record(prepare, position, item, encoded)
+            encoded = self.encoded(place, item)
+            prepared = [self.record(prepare, position, each, one) for each, one in encoded]
         except (MissingLibrary, ResourceError):
             raise
         except MemoryError as error:
@@ -473,20 +479,18 @@ class PackJob:
             # A message that stands alone names the sample, as this one will.
             reason = _reason(error, item).removeprefix(f"{name}: ")
             return Outcome(name, None, self.origins.left_out(position), reason=reason, error=error)
-        size_in = item.image.nbytes if isinstance(item.image, np.ndarray) else len(item.image)
-        size_out = encoded.data.nbytes if isinstance(encoded.data, np.ndarray) else len(encoded.data)
-        how = (*encoded.how, "indexed") if encoded.index else encoded.how
+        forms = [one for _, one in encoded]
         entry = self.origins.written(position, stamp, item)
         return Outcome(
             item.name,
             prepared,
             entry,
-            how,
-            encoded.format,
-            size_in,
-            size_out,
-            encoded.warning,
-            encoded.notices,
+            tuple(each for one in forms for each in (*one.how, *(("indexed",) if one.index else ()))),
+            tuple(one.format for one in forms),
+            item.nbytes,
+            sum(one.data.nbytes if isinstance(one.data, np.ndarray) else len(one.data) for one in forms),
+            next((one.warning for one in forms if one.warning), ""),
+            tuple(dict.fromkeys(kind for one in forms for kind in one.notices)),
             labels=self.labels_of(position, item),
         )
 
@@ -501,8 +505,7 @@ class _Read:
 
     @property
     def nbytes(self) -> int:
-        image = self.item.image if self.item is not None else b""
-        return image.nbytes if isinstance(image, np.ndarray) else len(image)
+        return 0 if self.item is None else self.item.nbytes
 
 
 def finished_summary(manifest: Manifest, started: float) -> PackSummary:

@@ -320,7 +320,10 @@ def _spans(noted: Log, first: int = 0) -> Iterator[tuple[int, npt.NDArray[Any]]]
 
 
 def _image_crc(item: Item) -> int:
-    return core.crc32c(item.image if isinstance(item.image, bytes) else item.image.tobytes())
+    crc = 0
+    for image in item.pictures:
+        crc = core.crc32c(image if isinstance(image, bytes) else image.tobytes(), crc)
+    return crc
 
 
 def _digest(data: bytes) -> int:

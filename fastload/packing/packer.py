@@ -14,11 +14,13 @@ from fastload.errors import PackError
 from fastload.packing.from_cache import reading_cache
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
+from fastload.packing.lists import pack_lists
 from fastload.packing.options import PackKeywords, PackOptions, RunOptions
 from fastload.packing.summary import PackSummary
 from fastload.sources import PATTERN_MARKS, LooseObjects, is_packed, open_source
 from fastload.sources.foreign import has_urls
 from fastload.sources.options import source_options
+from fastload.sources.protocol import attribute_of
 from fastload.sources.ray_data import with_rows
 from fastload.store.manifest import looks_unfinished
 
@@ -50,9 +52,11 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
         refuse_source_inside(source, out)
     reading = source_options(given)
     source = with_rows(source)
-    opened = open_source(source, reading)
+    opened = open_source(source, reading, lists=True)
     if not is_remote(out) and (has_urls(source) or isinstance(opened, LooseObjects)):  # they are the source's
         run = replace(run, storage_options=None, timeout=None)
+    if attribute_of(opened, "image_list"):
+        return pack_lists(opened, chosen, out, run)
     job = PackJob(opened, chosen)
     if run.ray is None:
         with reading_cache(job.source, run.from_cache) as taken:

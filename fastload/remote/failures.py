@@ -3,7 +3,7 @@ and reports of stalls.
 
 NOTE [ failures: which are tried again ]
 `is_sure` is the one rule for every answer of every store, whoever asks: readers, push, pull, verify, packs.
-docs/reliability.md has it as a table, and each row has a test.
+docs/architecture.md has it as a table, and each row has a test.
 1. What may be another one's fault is a failed try, and is tried again for `timeout` seconds: a body that is
    short, long, empty or damaged, a whole object or another range in place of a range, a redirect that fails,
    a lost connection, silence, 5xx, 429.

@@ -47,6 +47,7 @@ from fastload.store import JOURNAL_NAME, MANIFEST_NAME, DatasetWriter, Manifest,
 from fastload.store.change import is_data_file
 from fastload.store.checked import Bad, get_int, get_list, get_object, shown
 from fastload.store.entries import SHARD_NAME, file_number
+from fastload.store.lists import FOLDER
 from fastload.store.manifest import sync_folder
 from fastload.store.progress import is_packed_file
 from fastload.store.sidecar import Parts, open_section, section, write_sidecar
@@ -92,7 +93,8 @@ class Bucket:
                 f"{objects.url} is a web server's, which is read from, and not written to: name the "
                 "bucket, as in s3://bucket/path"
             )
-        self.listed = {info.name: info for info in _list(objects)}
+        # A dataset of images of any number is another dataset.
+        self.listed = {info.name: info for info in _list(objects) if not info.name.startswith(f"{FOLDER}/")}
         ours = [name for name in self.listed if is_packed_file(name)]
         if self.listed and not ours:
             first = min(self.listed)

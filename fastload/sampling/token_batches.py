@@ -272,20 +272,23 @@ class ImageCounts:
         dataset: with Patches in its transform.
         pixels: pixels of what is counted.
         others: further counts of each sample; None: there are none.
-        less: number of these that each sample has for its images.
+        placeholders: True if one of these stands for each image.
 
     Raises:
         ArgumentError: sizes of images are not known, or differ by epoch.
     """
 
-    def __init__(self, dataset: PackedDataset, pixels: int, others: Any = None, less: int = 0) -> None:
+    def __init__(
+        self, dataset: PackedDataset, pixels: int, others: Any = None, placeholders: bool = False
+    ) -> None:
         if dataset.plan.patches is None:
             raise ArgumentError("lengths: the dataset has no transforms.Patches in its transform")
         if dataset.plan.drawn_size:
             raise ArgumentError("lengths: a crop or resize draws the sizes of its images: give numbers")
-        if not dataset.opened.knows_sizes:
+        if not dataset.knows_sizes:
             raise ArgumentError("lengths: the sizes of its images are not known: give numbers")
-        self._dataset, self._pixels, self._others, self._less = dataset, pixels, others, less
+        self._dataset, self._pixels, self._others = dataset, pixels, others
+        self._placeholders = placeholders
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -293,15 +296,29 @@ class ImageCounts:
     def __getitem__(self, samples: Any) -> Lengths:
         if isinstance(samples, slice):
             samples = np.arange(*samples.indices(len(self)))
-        dataset, indices = self._dataset, np.ascontiguousarray(samples, np.uint64)
-        found = np.zeros(len(indices), np.int64) if self._others is None else self._others[samples]
-        found = np.maximum(np.asarray(found, np.int64) - self._less, 0)
+        samples = np.asarray(samples, np.int64)
+        found = np.zeros(len(samples), np.int64) if self._others is None else self._others[samples]
+        found = np.asarray(found, np.int64)
+        if self._dataset.lists is None:
+            counts: Any = len(self._dataset.images.images)
+            made = self._made(samples)
+        else:
+            rows, offsets, _ = self._dataset.listed(samples)
+            counts = np.diff(offsets)
+            made = np.diff(np.concatenate(([0], np.cumsum(self._made(rows))))[offsets])
+        return (np.maximum(found - counts if self._placeholders else found, 0) + made).astype(np.uint32)
+
+    def _made(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """The counts of the images of each native row."""
+        dataset, found = self._dataset, np.zeros(len(rows), np.int64)
+        programs = list(dataset.plan.programs)
         for image in dataset.images.images:
-            heights, widths = (np.ascontiguousarray(side[samples], np.int32) for side in image.sides())
-            programs = list(dataset.plan.programs)
-            sizes, _ = core.image_sizes(programs, heights, widths, indices, dataset.max_pixels, 0, 0)
-            found = found + sizes[0].astype(np.int64).prod(axis=1) // self._pixels
-        return found.astype(np.uint32)
+            heights, widths = (np.ascontiguousarray(side[rows], np.int32) for side in image.sides())
+            sizes, _ = core.image_sizes(
+                programs, heights, widths, np.ascontiguousarray(rows, np.uint64), dataset.max_pixels, 0, 0
+            )
+            found += sizes[0].astype(np.int64).prod(axis=1) // self._pixels
+        return found
 
 
 def _planned_by(
@@ -325,7 +342,7 @@ def _of_dataset(
 ) -> tuple[ImageCounts | Lengths, ImageCounts | Lengths]:
     """Tokens and patches of the samples of a dataset. Raises ArgumentError."""
     others: Any = None
-    placeholders = 0
+    placeholders = False
     if isinstance(text, str):
         others, placeholders = _tokens_of(dataset, text)
     elif text is not None:
@@ -336,16 +353,17 @@ def _of_dataset(
     return ImageCounts(dataset, (patch * merge) ** 2, others, placeholders), ImageCounts(dataset, patch**2)
 
 
-def _tokens_of(dataset: PackedDataset, name: str) -> tuple[Any, int]:
-    """The tokens of a column or a field of token ids by sample, and the placeholders of images among them."""
+def _tokens_of(dataset: PackedDataset, name: str) -> tuple[Any, bool]:
+    """The tokens of a column or a field of token ids by sample, and whether placeholders of images are among
+    them."""
     schema = dataset.schema
     if name in schema.own_columns:
-        return dataset.by_sample(name), 0
+        return dataset.by_sample(name), False
     field = next((each for each in schema if each.name == name), None)
     if field is None or field.shape != (None,):
         raise ArgumentError(f"text={name!r} is no column of {dataset.path}, nor a field of token ids")
     (counts,) = schema.hidden_names(field)
-    return dataset.opened.reader.values(counts), len(dataset.images.images)
+    return dataset.opened.reader.values(counts), True
 
 
 def _counts(name: str, values: npt.ArrayLike) -> Lengths:

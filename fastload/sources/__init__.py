@@ -14,8 +14,9 @@ from fastload.errors import ArgumentError, DatasetError, PackError
 from fastload.remote.foreign import ForeignURL
 from fastload.sources import (
     arrow,
-    dataset,
+    dataset_lists,
     images,
+    jsonl,
     layouts,
     litdata,
     lmdb,
@@ -52,13 +53,14 @@ PATTERN_MARKS = "*?{["
 """Characters of patterns of paths."""
 
 
-def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Source:
+def open_source(source: object, options: SourceOptions = NOTHING_GIVEN, *, lists: bool = False) -> Source:
     """Opens the source that `pack` reads of its argument `source`.
 
     Args:
         source: as for `pack`.
         options: `table` for columns of a .csv or .tsv, `lmdb` for keys, `layout` for a folder's files,
             `columns` for columns and members.
+        lists: True if samples may have any number of images.
 
     Raises:
         PackError: nothing here can be packed; the message names what was looked for.
@@ -67,7 +69,12 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN) -> Sourc
     given = expanded(source) if isinstance(source, str | os.PathLike) else with_rows(source)
     if has_urls(given):
         given = with_urls(given, options.storage_options, options.timeout)
-    return checked(choose(Given(given, options)), options)
+    found = checked(choose(Given(given, options)), options)
+    if not lists and (name := attribute_of(found, "image_list")):
+        raise PackError(
+            f"{found.title}: samples have any number of images ({name}), which `fastload pack` alone takes"
+        )
+    return found
 
 
 def checked(source: Source, options: SourceOptions) -> Source:
@@ -263,6 +270,7 @@ CHOICES: tuple[Choice, ...] = (
     lmdb.PATTERNS_OF_ANOTHER,
     layouts.NAMED,
     loose.TABLE,
+    jsonl.FILE,
     table.COLUMNS_OF_ANOTHER,
     lmdb.FILE,
     # folders, by what is in them
@@ -289,6 +297,6 @@ CHOICES: tuple[Choice, ...] = (
     # several paths, and objects
     Choice(_is_paths, _open_paths),
     Choice(lambda given: isinstance(given.source, Source), _open_source),
-    dataset.OBJECT,
+    dataset_lists.OBJECT,
 )
 """The ordered list from which a source is chosen."""

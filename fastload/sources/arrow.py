@@ -24,8 +24,9 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ import numpy.typing as npt
 from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError
-from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
+from fastload.sources.arrow_columns import brief, columns_of, file_columns, listed_images, python_value
 from fastload.sources.options import NO_COLUMNS, ColumnOptions
 from fastload.sources.protocol import (
     UNKNOWN,
@@ -211,7 +212,7 @@ class ArrowSource(NumberedInFiles):
         self.fields, self.classes = self._columns.fields, self._columns.classes
         self.form = self._columns.form
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
-        self.image_name = self._columns.image_name
+        self.image_name, self.image_list = self._columns.image_name, self._columns.image_list
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
     def _add_file(self, number: int) -> None:
@@ -267,6 +268,7 @@ class ArrowSource(NumberedInFiles):
         """Returns True if pictures of a batch lie in files of their own."""
         if at not in self._files_of:
             columns = [self._batch(at).columns.column(name) for name in self._file_columns]
+            columns = [each.flatten() if hasattr(each.type, "value_type") else each for each in columns]
             self._files_of[at] = any(
                 column.null_count or column.field("bytes").null_count for column in columns
             )
@@ -285,6 +287,10 @@ class ArrowSource(NumberedInFiles):
     def read(self, position: int) -> Item:
         at, row = self._find(position)
         batch, name = self._batch(at), self.name(position)
+        if self.image_list:
+            value = python_value(batch.columns.column(self.image_list)[row], f"{name}: its {self.image_list}")
+            item = listed_images(name, value, partial(self._bytes, position))
+            return replace(item, values=self.read_fields(position))
         if not batch.given[row]:
             image = read_regular(self._path(position, batch, row))
         elif batch.offsets is None or batch.sizes is None:
@@ -294,6 +300,13 @@ class ArrowSource(NumberedInFiles):
         else:
             image = self._ranges.read(self._batches[at][0], int(batch.offsets[row]), int(batch.sizes[row]))
         return Item(name, image, self.read_fields(position))
+
+    def _bytes(self, position: int, value: Any) -> bytes:
+        """The bytes of one image of a list: those in it, or of the file that it names."""
+        if isinstance(value, dict) and value["bytes"] is None:
+            path = self.paths[self.numbered(position)[0]]
+            return read_regular(self._columns.beside(self.name(position), path, value["path"]))
+        return bytes(value["bytes"] if isinstance(value, dict) else value)
 
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""
@@ -329,7 +342,9 @@ class ArrowSource(NumberedInFiles):
         whole = message.size + message.body
         memory = mmap.mmap(-1, whole)  # anonymous: pages that are not written take no memory
         base = self._arrow.py_buffer(memory)
-        self._fill(number, message, memory, 0, whole if message.compressed else message.size)
+        # Lists of images are read with all that is in the batch.
+        is_whole = message.compressed or bool(self.image_list)
+        self._fill(number, message, memory, 0, whole if is_whole else message.size)
         columns = self._arrow.ipc.read_record_batch(self._arrow.ipc.read_message(base), self._schema)
         image = columns.column(self._columns.image)
         is_struct = self._arrow.types.is_struct(image.type)
@@ -337,7 +352,7 @@ class ArrowSource(NumberedInFiles):
         if is_struct:
             at = 3 if image.type.field(0).name == "bytes" else 6
         values = image.buffers()[at]
-        if not message.compressed:
+        if not is_whole:
             for buffer in (
                 each
                 for column in columns.columns
@@ -350,6 +365,8 @@ class ArrowSource(NumberedInFiles):
         columns.validate(full=True)
         if columns.num_rows != message.rows:
             raise ValueError(f"it has {columns.num_rows} rows, and says {message.rows}")
+        if self.image_list:
+            return _Batch(columns, None, None, np.zeros(0, np.bool_), memory)
         data = image.field("bytes") if is_struct else image
         given = data.is_valid().to_numpy(zero_copy_only=False)
         if is_struct:

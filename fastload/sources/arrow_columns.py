@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import ArgumentError, FastloadError, PackError
 from fastload.sources.annotated import MASK_NAMES, is_deep, label_map_in
-from fastload.sources.declaration import declared, image_of
+from fastload.sources.declaration import declared, image_of, list_of
 from fastload.sources.names import IMAGE_KEYS, LABEL_KEYS
 from fastload.sources.notices import Notice
 from fastload.sources.object_column import (
@@ -32,7 +32,7 @@ from fastload.sources.object_column import (
     object_notices,
 )
 from fastload.sources.options import NO_COLUMNS, BoxFormat, ColumnOptions
-from fastload.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
+from fastload.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Item, Value
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
 from fastload.store.form import Form
@@ -58,6 +58,7 @@ class ArrowColumns:
         names: name of each other column as a field.
         box_format: format of the boxes in columns of objects; None: there are none, or they are JSON.
         image_name: the column of the image, as the user chose it.
+        image_list: the name of the field, where that column has lists of images; else "".
         classes: names of the labels, of the sample or of its objects; None if there are none.
         notices: notices for the summary.
 
@@ -79,6 +80,7 @@ class ArrowColumns:
         except UnicodeDecodeError as error:
             raise PackError(f"{title}: the name of a column is no text: {brief(error)}") from error
         self.image = self._image_column()
+        self.image_list = self.image if self._is_image_list(schema.field(self.image).type) else ""
         self.names = self._field_names()
         members = {
             column: found
@@ -118,6 +120,9 @@ class ArrowColumns:
 
     def _image_column(self) -> str:
         can_be = [field.name for field in self._schema if self._is_image(field.type)]
+        lists = [field.name for field in self._schema if self._is_image_list(field.type)]
+        if not can_be or self.image_name in lists:
+            can_be = lists
         if self.image_name is not None:
             if self.image_name not in can_be:
                 raise PackError(
@@ -128,7 +133,7 @@ class ArrowColumns:
         named = [name for name in IMAGE_KEYS if name in can_be]
         if named:
             return named[0]
-        structs = [name for name in can_be if self._is_struct(self._schema.field(name).type)]
+        structs = [name for name in can_be if self._is_struct(self._schema.field(name).type)] or lists
         for found in (structs, can_be):
             if len(found) == 1:
                 return str(found[0])
@@ -145,6 +150,11 @@ class ArrowColumns:
     def _is_image(self, kind: pa.DataType) -> bool:
         types = self._types
         return bool(types.is_binary(kind) or types.is_large_binary(kind)) or self._is_struct(kind)
+
+    def _is_image_list(self, kind: pa.DataType) -> bool:
+        """Lists of any length of images."""
+        is_list = self._types.is_list(kind) or self._types.is_large_list(kind)
+        return bool(is_list and self._is_image(kind.value_type))
 
     def _field_names(self) -> dict[str, str]:
         """The fields' names by column: the label's is ``label``; ``image`` is the chosen one alone."""
@@ -359,13 +369,20 @@ def columns_of(
 
 def file_columns(schema: pa.Schema) -> tuple[str, ...]:
     """The columns whose pictures may lie in files of their own: Hugging Face's Image, bytes or the path of
-    a file."""
-    is_struct = optional("pyarrow", "packing Parquet and Arrow files").types.is_struct
-    return tuple(
-        field.name
-        for field in schema
-        if is_struct(field.type) and {"bytes", "path"} <= {inner.name for inner in field.type}
-    )
+    a file, and lists of such."""
+    types = optional("pyarrow", "packing Parquet and Arrow files").types
+
+    def has_files(column: pa.DataType) -> bool:
+        if types.is_list(column) or types.is_large_list(column):
+            column = column.value_type
+        return bool(types.is_struct(column)) and {"bytes", "path"} <= {inner.name for inner in column}
+
+    return tuple(field.name for field in schema if has_files(field.type))
+
+
+def listed_images(name: str, value: Any, read: Callable[[Any], bytes]) -> Item:
+    """A sample without its other values, of a list of images of which `read` makes bytes; nulls are none."""
+    return Item(name, b"", images=[read(each) for each in value or () if each is not None])
 
 
 class DeclaredColumns:
@@ -385,7 +402,7 @@ class DeclaredColumns:
     def __init__(self, schema: Schema, classes: tuple[str, ...] | None, form: Form | None) -> None:
         self.image, self.image_field, self.fields = schema.fields[0].name, image_of(schema), schema.fields[1:]
         self.names = {field.name: field.name for field in self.fields}
-        self.classes, self.form = classes, form
+        self.classes, self.form, self.image_list = classes, form, list_of(schema)
 
     def beside(self, name: str, file: str, path: str | None) -> str:
         """The path of an image that a row names and does not hold. Raises PackError if it names none."""

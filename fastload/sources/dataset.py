@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from fastload.common.files import FILE_BYTES, read_regular
 from fastload.errors import FastloadError, PackError, ResourceError
-from fastload.sources.names import IMAGE_KEYS, LABEL_KEYS
+from fastload.sources.names import HEAD, IMAGE_KEYS, LABEL_KEYS, is_picture
 from fastload.sources.object_column import (
     box_member,
     class_names,
@@ -42,7 +42,7 @@ from fastload.sources.object_column import (
 from fastload.sources.options import BoxFormat
 from fastload.sources.pairs import leaves, structure_of
 from fastload.sources.pixels import Pixels, to_rgb
-from fastload.sources.protocol import IMAGE_FIELD, Choice, Item, Value, first_readable
+from fastload.sources.protocol import IMAGE_FIELD, Item, Value, first_readable
 from fastload.store import BOX_SIDES, Field
 from fastload.store.form import Form, Parts
 from fastload.store.labels import LABEL
@@ -290,7 +290,7 @@ class DatasetSource:
             return self._objects[name].fields
         if name in self._spatial:
             return (self._spatial[name],)
-        return (_field(name, _plain(values[0])) if self._structure is None else _joint_field(name, values),)
+        return (_field(name, _plain(values[0])) if self._structure is None else joint_field(name, values),)
 
     def _form(self) -> Form | None:
         """The structure of a pair; None: it follows from the fields, or the second value is a picture, or
@@ -417,11 +417,8 @@ class DatasetSource:
                 if name not in values and field.is_varying
             }
             values |= {name: [] for name in self._lists if name not in values}
-            raw = item if image_key is None else item[image_key]
-            if _is_picture(raw) and raw.mode != "L":
-                pixels, lost = to_rgb(raw, oriented=False)
-                return Item(self.name(position), pixels, values, lost)
-            return Item(self.name(position), _image(raw, self.name(position)), values)
+            image, lost = stored_form(item if image_key is None else item[image_key], self.name(position))
+            return Item(self.name(position), image, values, lost)
 
     def _value(self, name: str, value: object) -> Value:
         field = self._spatial.get(name)
@@ -540,7 +537,7 @@ def _field(name: str, value: Value) -> Field:
     return Field(name, "json")
 
 
-def _joint_field(name: str, values: Sequence[Any]) -> Field:
+def joint_field(name: str, values: Sequence[Any]) -> Field:
     """The field of a value of several samples: int and float are float; other kinds that differ are JSON."""
     fields = [_field(name, _plain(value)) for value in values]
     kinds = {field.kind for field in fields}
@@ -566,6 +563,18 @@ def _is_image(value: object) -> bool:
     return _is_picture(value) or (
         getattr(value, "ndim", 0) in (2, 3) and str(getattr(value, "dtype", "")).endswith("uint8")
     )
+
+
+def is_image(value: object) -> bool:
+    """Returns True if a value is a picture, pixels, or a picture's file."""
+    return _is_image(value) or (isinstance(value, bytes) and is_picture(value[:HEAD]))
+
+
+def stored_form(value: object, name: str) -> tuple[bytes | Pixels, tuple[str, ...]]:
+    """An image of a Dataset as Item has it, and kinds of losses in reading it. Raises PackError, OSError."""
+    if _is_picture(value) and value.mode != "L":
+        return to_rgb(value, oriented=False)
+    return _image(value, name), ()
 
 
 def _image(value: object, name: str) -> bytes | Pixels:
@@ -601,13 +610,3 @@ def _image(value: object, name: str) -> bytes | Pixels:
             "height, width)"
         )
     return np.ascontiguousarray(array)
-
-
-OBJECT = Choice(
-    lambda given: (
-        hasattr(given.source, "__getitem__")
-        and hasattr(given.source, "__len__")
-        and not isinstance(given.source, str)
-    ),
-    lambda given: DatasetSource(given.source, given.options.columns.box_format),
-)

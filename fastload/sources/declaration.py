@@ -49,15 +49,15 @@ def finite(value: object) -> Any:
 
 
 def declared(value: object) -> tuple[Schema, tuple[str, ...] | None, Form | None]:
-    """The fields, the class names and the form of a `declaration`. The first field is an image; a source has
-    it as `image_of` says.
+    """The fields, the class names and the form of a `declaration`. The first field is an image, or any
+    number of images; a source has it as `image_of` says.
 
     Raises:
         Bad: it is something else.
     """
     found = get_object(value, "the description of the fields")
     schema = Schema.from_json(found.get("fields"))
-    if schema.image is None or schema.image != schema.fields[0]:
+    if (schema.image or schema.images) != schema.fields[0]:
         raise Bad("its first field is no image")
     classes, form = found.get("classes"), found.get("form")
     names = (
@@ -75,6 +75,11 @@ def declaration(image: Field, others: Iterable[Field], manifest: Manifest) -> di
     return {"fields": Schema((image, *others)).to_json(), "classes": classes, **form}
 
 
+def list_of(schema: Schema) -> str:
+    """The name of the field of any number of images; "": there is none."""
+    return "" if schema.images is None else schema.images.name
+
+
 def image_of(schema: Schema) -> Field:
     """The field of the image as a source has it: the packer calls it image, whatever it was called."""
-    return replace(schema.fields[0], name=IMAGE_FIELD)
+    return Field(IMAGE_FIELD, "image") if schema.images else replace(schema.fields[0], name=IMAGE_FIELD)

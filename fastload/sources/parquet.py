@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError, RemoteError
 from fastload.remote.foreign import ForeignURL, Walk
-from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
+from fastload.sources.arrow_columns import brief, columns_of, file_columns, listed_images, python_value
 from fastload.sources.options import NO_COLUMNS, ColumnOptions
 from fastload.sources.protocol import (
     UNKNOWN,
@@ -107,7 +108,7 @@ class ParquetSource(NumberedInFiles):
         self.fields, self.classes = self._columns.fields, self._columns.classes
         self.form = self._columns.form
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
-        self.image_name = self._columns.image_name
+        self.image_name, self.image_list = self._columns.image_name, self._columns.image_list
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
     def _row_groups(self, number: int) -> list[int]:
@@ -117,7 +118,7 @@ class ParquetSource(NumberedInFiles):
             schema, meta = file.schema_arrow, file.metadata
             sizes = [meta.row_group(group).total_byte_size for group in range(meta.num_row_groups)]
             rows = [meta.row_group(group).num_rows for group in range(meta.num_row_groups)]
-            held = {f"{name}.bytes" for name in file_columns(schema)}
+            held = {f"{name}{part}.bytes" for name in file_columns(schema) for part in ("", ".list.element")}
             self._with_files |= {
                 (number, group)
                 for group in range(meta.num_row_groups)
@@ -274,7 +275,8 @@ class ParquetSource(NumberedInFiles):
 
     def read(self, position: int) -> Item:
         number, group, row, _ = self._find(position)
-        name, path, place = self.name(position), self.paths[number], self.place(position)
+        name, path = self.name(position), self.paths[number]
+        place = None if self.image_list else self.place(position)
         if place is not None:
             if place.path != path:
                 image = read_regular(place.path)
@@ -286,12 +288,11 @@ class ParquetSource(NumberedInFiles):
         table = self._group(number, group)
         if row >= table.num_rows:
             raise PackError(f"{path}: row group {group} has {table.num_rows} rows, less than the file says")
-        image = self._bytes(
-            name,
-            number,
-            python_value(table.column(self._columns.image)[row], f"{name}: its {self._columns.image}"),
-        )
-        return Item(name, image, self._columns.values(name, table, row, path))
+        value = python_value(table.column(self._columns.image)[row], f"{name}: its {self._columns.image}")
+        values = self._columns.values(name, table, row, path)
+        if self.image_list:
+            return replace(listed_images(name, value, partial(self._bytes, name, number)), values=values)
+        return Item(name, self._bytes(name, number, value), values)
 
     def _in_page(self, number: int, place: Place, slots: PageSlots) -> bytes:
         """The bytes at a place in a page, decompressed. Raises PackError."""

@@ -47,6 +47,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
+import numpy as np
 from typing_extensions import Self
 
 from fastload.common.files import FILE_BYTES, open_regular, read_regular
@@ -101,6 +102,7 @@ class Item:
         notices: kinds of losses in reading the image, as `Notice.kind`.
         objects: names of the rows of boxes in messages; (): they have numbers only.
         drawn_on: picture on which annotations were drawn; None: the image as it is.
+        images: the images, as `image`, which is then empty, if the source has an `image_list`; else None.
     """
 
     name: str
@@ -109,6 +111,17 @@ class Item:
     notices: tuple[str, ...] = ()
     objects: tuple[str, ...] = ()
     drawn_on: DrawnOn | None = None
+    images: Sequence[bytes | Pixels] | None = None
+
+    @property
+    def pictures(self) -> Sequence[bytes | Pixels]:
+        """The image, or all of them."""
+        return (self.image,) if self.images is None else self.images
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its images."""
+        return sum(each.nbytes if isinstance(each, np.ndarray) else len(each) for each in self.pictures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +219,10 @@ ABSENT: Mapping[str, Any] = MappingProxyType(
         # Nothing was left out; else `fastload.packing.summary.Notice`s for the summary, read when all is
         # packed
         "notices": (),
+        # Samples have one image each; else the name of their field of any number of them: `read` gives them
+        # as Item.images. With `described(position)` the source gives a sample's values and the number of its
+        # images without reading these
+        "image_list": "",
         "image_name": None,  # it has one image; else the name of the one that the user chose
         "box_format": None,  # there is no column of objects; else the format of the boxes in it
     }

@@ -22,7 +22,7 @@ from fastload.common.spill import Texts
 from fastload.errors import PackError, RemoteError, SampleError
 from fastload.remote.foreign import ForeignURL
 from fastload.sources.annotated import BOXES, MASK_NAMES, is_deep, label_map_in
-from fastload.sources.declaration import declared, image_of
+from fastload.sources.declaration import declared, image_of, list_of
 from fastload.sources.foreign import existing_urls
 from fastload.sources.notices import MEMBERS, Notice, Notices
 from fastload.sources.options import NO_COLUMNS, ColumnOptions
@@ -157,6 +157,16 @@ class TarSamples(Listed):
                 f"{FILE_BYTES:,}"
             )
         return self._ranges.read(number, offset, size)
+
+    def _images(self, position: int) -> list[Member]:
+        """The numbered pictures of a sample, in order."""
+        parts = [part for part in self._sample(position)[2] if _is_listed(part[0])]
+        return sorted(parts, key=lambda part: int(part[0].partition(".")[0]))
+
+    def _listed(self, position: int) -> list[bytes]:
+        """The files of these pictures."""
+        number = self._sample(position)[0]
+        return [self._part(position, number, *part) for part in self._images(position)]
 
     def name(self, position: int) -> str:
         number, key, _ = self._sample(position)
@@ -382,7 +392,7 @@ class ExportedTar(TarSamples):
     ) -> None:
         super().__init__(tars)
         self.classes, self.form = classes, form
-        self.image_field = image_of(schema)
+        self.image_field, self.image_list = image_of(schema), list_of(schema)
         self.fields = schema.fields[1:]
         self._names = member_names(self.fields)
         self._plain = [
@@ -408,7 +418,13 @@ class ExportedTar(TarSamples):
         extension, offset, size = self._found(position, name, endings)
         return extension, self._part(position, self._sample(position)[0], extension, offset, size)
 
+    def described(self, position: int) -> tuple[dict[str, Value], int]:
+        """The values of a sample, and the number of its numbered pictures."""
+        return self.read_fields(position), len(self._images(position))
+
     def read(self, position: int) -> Item:
+        if self.image_list:
+            return Item(self.name(position), b"", self.read_fields(position), images=self._listed(position))
         _, image = self._data(position, "", _PICTURES)
         return Item(self.name(position), image, self.read_fields(position))
 
@@ -455,6 +471,11 @@ def _with_nan(value: Value) -> Value:
 
 
 _LOSSLESS = ("png", "webp")
+_NUMBERED = re.compile(r"[0-9]{1,9}\.[a-z]+")
+
+
+def _is_listed(extension: str) -> bool:
+    return _is_picture(extension) and _NUMBERED.fullmatch(extension) is not None
 
 
 def tar_source(patterns: list[str], options: ColumnOptions = NO_COLUMNS) -> Source:
@@ -477,7 +498,8 @@ class TarSource(TarSamples):
     (an array of one dtype, and of one shape but for the first side); anything else is a bytes field. Each
     field is named by the extension. Beside the image, right.jpg is a further image, the field ``right``;
     mask.png (or seg.png, of `MASK_NAMES`) a mask, the field ``mask``; and boxes.npy with rows of four are
-    boxes (xyxy), the field ``boxes``. Every sample has the same fields as the first.
+    boxes (xyxy), the field ``boxes``. Every sample has the same fields as the first. Where pictures are
+    numbered and no other one is there, 0.jpg, 1.jpg, ..., samples have any number: the field ``images``.
 
     Raises:
         PackError: no such tar, a damaged one, a sample without an image, or with other fields than the first.
@@ -489,11 +511,16 @@ class TarSource(TarSamples):
         super().__init__(tars)
         self.image_name = image
         self._named = "" if image is None else image.removeprefix(".").lower()
+        self.image_list = self._list_name()
         self._image, self._others = self._layout(0)
         for position in range(1, len(self)):
             if self._layout(position) != (self._image, self._others):
                 have, need = set(self._extensions(position)), set(self._extensions(0))
-                if self._image_of(have) == "" or have - {self._image_of(have)} != need - {self._image}:
+                if (
+                    self.image_list
+                    or self._image_of(have) == ""
+                    or have - {self._image_of(have)} != need - {self._image}
+                ):
                     raise PackError(
                         f"{self.name(position)}: its members are {', '.join(sorted(have))}, but the "
                         "first sample has "
@@ -509,6 +536,14 @@ class TarSource(TarSamples):
                 f"{', '.join(self._others)}; rename one"
             )
 
+    def _list_name(self) -> str:
+        """The name of the field of numbered pictures, if the first sample with a picture has no other; else
+        ""."""
+        for position in range(0 if self._named else min(FIRST_TRIES, len(self))):
+            if found := [each for each in self._extensions(position) if _is_picture(each)]:
+                return "images" if all(_NUMBERED.fullmatch(each) for each in found) else ""
+        return ""
+
     def _image_of(self, extensions: set[str]) -> str:
         if self._named:
             return self._named if self._named in extensions else ""
@@ -519,6 +554,8 @@ class TarSource(TarSamples):
 
     def _layout(self, position: int) -> tuple[str, tuple[str, ...]]:
         extensions = set(self._extensions(position))
+        if self.image_list:
+            return "", tuple(sorted(each for each in extensions if not _is_listed(each)))
         image = self._image_of(extensions)
         if not image:
             raise PackError(
@@ -595,8 +632,14 @@ class TarSource(TarSamples):
         return Place(self.paths[self._sample(position)[0]], offset, size)
 
     def read(self, position: int) -> Item:
+        if self.image_list:
+            return Item(self.name(position), b"", self.read_fields(position), images=self._listed(position))
         image = self._part(position, self._sample(position)[0], *self._image_member(position))
         return Item(self.name(position), image, self.read_fields(position))
+
+    def described(self, position: int) -> tuple[dict[str, Value], int]:
+        """The values of a sample, and the number of its numbered pictures."""
+        return self.read_fields(position), len(self._images(position))
 
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""

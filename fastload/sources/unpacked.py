@@ -16,7 +16,7 @@ from fastload.common.files import read_regular
 from fastload.common.folders import IMAGE_EXTENSIONS, files_below
 from fastload.common.spill import ByteStrings, Numbers, TextSorter
 from fastload.errors import PackError
-from fastload.sources.declaration import declared, image_of
+from fastload.sources.declaration import declared, image_of, list_of
 from fastload.sources.notices import UNLISTED, Notice, Notices
 from fastload.sources.protocol import (
     UNKNOWN,
@@ -99,14 +99,14 @@ class UnpackedSource(Listed):
             raise PackError(f"{about}: cannot be read: {error.strerror or error}") from error
         except (Bad, ValueError) as error:
             raise PackError(f"{about}: {error}: unpack the dataset again") from None
-        self.image_field = image_of(schema)
+        self.image_field, self.image_list = image_of(schema), list_of(schema)
         self.fields = schema.fields[1:]
         self._lines = os.path.join(folder, FIELDS_NAME)
         self._ranges = FileRanges([self._lines])
         try:
             self._rows = _Places(self._ranges)
             for position in range(len(self)):
-                self._path(position)
+                _ = self._paths(position) if self.image_list else self._path(position)
         except OSError as error:
             raise PackError(f"{self._lines}: cannot be read: {error.strerror or error}") from error
 
@@ -127,6 +127,13 @@ class UnpackedSource(Listed):
             except ValueError:
                 pass
         return self._text(self._parsed(position), self._key, position)
+
+    def _paths(self, position: int) -> list[str]:
+        """The paths of a sample's images."""
+        found = self._parsed(position).get(self._key)
+        if not isinstance(found, list):
+            raise PackError(f"{self._lines}, line {position + 1}: its {self._key!r} is no list of paths")
+        return [self._text({self._key: path}, self._key, position) for path in found]
 
     def _parsed(self, position: int) -> Mapping[str, Any]:
         try:
@@ -149,22 +156,25 @@ class UnpackedSource(Listed):
         beside = {os.path.normpath(os.path.join(self.title, os.path.dirname(path))) for path in further}
         named, there = TextSorter(), TextSorter()
         for position in range(len(self)):
-            named.add(_sortable(os.path.normpath(self.name(position))))
+            for path in self._paths(position) if self.image_list else [self._path(position)]:
+                named.add(_sortable(os.path.normpath(os.path.join(self.title, path))))
         for folder, name in files_below(self.title):
             if name.lower().endswith(IMAGE_EXTENSIONS) and os.path.normpath(folder) not in beside:
                 there.add(_sortable(os.path.normpath(os.path.join(folder, name))))
-        for path in _without(there.drain(), named.drain()):
-            left_out.add(UNLISTED, path.decode("utf-8", "surrogatepass").replace("\0", os.sep))
+        for other in _without(there.drain(), named.drain()):
+            left_out.add(UNLISTED, other.decode("utf-8", "surrogatepass").replace("\0", os.sep))
         return left_out.all()
 
     def name(self, position: int) -> str:
+        if self.image_list:
+            return f"{self._lines}, line {position + 1}"
         return os.path.join(self.title, self._path(position))
 
     def key(self, position: int) -> str:
-        return self._path(position)
+        return str(position) if self.image_list else self._path(position)
 
     def stamp(self, position: int) -> tuple[int, int]:
-        if any(field.handler.is_picture for field in self.fields):
+        if self.image_list or any(field.handler.is_picture for field in self.fields):
             return UNKNOWN  # the further pictures are files whose names the line has to be parsed for
         (size, time), lines = file_stamp(self.name(position)), file_stamp(self._lines)
         return size + len(self._line(position)), max(time, lines[1])
@@ -179,7 +189,17 @@ class UnpackedSource(Listed):
     def read(self, position: int) -> Item:
         line = self._parsed(position)
         values = {field.name: self._value(field, line, position) for field in self.fields}
+        if self.image_list:
+            images = [self._picture(path) for path in self._paths(position)]
+            return Item(self.name(position), b"", values, images=images)
         return Item(self.name(position), self._picture(self._path(position)), values)
+
+    def described(self, position: int) -> tuple[dict[str, Value], int]:
+        """The values of a sample, and the number of its images."""
+        line = self._parsed(position)
+        return {field.name: self._value(field, line, position) for field in self.fields}, len(
+            self._paths(position)
+        )
 
     def _value(self, field: Field, line: Mapping[str, Any], position: int) -> Value:
         if field.name not in line:

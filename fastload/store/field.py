@@ -2,6 +2,7 @@
 
 | kind | value of one sample | dtype | shape |
 |---|---|---|---|
+| images | any number of images, each as an image of 8-bit RGB | | |
 | image | pixels | uint8 (default) or uint16 | (channels,): 1, 3 (default) or 4 |
 | mask | labels (height, width), as large as the first image | uint8 (default) or uint16 | |
 | boxes | any number of rows of `format` | float32 (default) or int64 | |
@@ -42,6 +43,7 @@ KindName = Literal[
     "keypoints",
     "polygons",
     "instances",
+    "images",
 ]
 
 NAME_LIMIT = 100
@@ -199,6 +201,8 @@ class Field:
 
     def describe(self) -> str:
         """The kind with what goes with it, for people: array int64 any number x 3, of boxes."""
+        if self.handler.is_list:
+            return "any number of images"
         shape = " x ".join("any number" if side is None else str(side) for side in self.shape)
         return self._told(shape) + (f", of {self.of}" if self.of else "")
 

@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,7 @@ from fastload.errors import PackError
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object
 from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, SIDE_NAME
+from fastload.store.lists import FOLDER
 from fastload.store.manifest import (
     CLUSTER_FORMAT,
     JOURNAL_NAME,
@@ -388,6 +390,10 @@ def clear(folder: Path) -> None:
     for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
         (folder / name).unlink()
     remove_appends(folder)
+    if (images := folder / FOLDER).is_dir():
+        clear(images)
+        with suppress(OSError):  # other files, which are left alone
+            images.rmdir()
     sync_folder(folder)
 
 

@@ -56,6 +56,10 @@ class Schema:
         for name in names:
             if names.count(name) > 1:
                 raise ArgumentError(f"two fields are called {name!r}; rename one")
+        if self.images is not None and (self.image or sum(each.handler.is_list for each in self.fields) > 1):
+            raise ArgumentError(
+                f"field {self.images.name!r} is of kind images, beside which a sample has no other images"
+            )
         boxes = {field.name for field in self.fields if field.handler.owns_objects}
         for field in self.fields:
             if field.handler.is_as_large and self.image is None:
@@ -92,6 +96,11 @@ class Schema:
     def image(self) -> Field | None:
         """The first image, which decides the sample's canvas; None: there is no image."""
         return next((field for field in self.fields if field.handler.is_image), None)
+
+    @cached_property
+    def images(self) -> Field | None:
+        """The field of any number of images; None: there is none."""
+        return next((field for field in self.fields if field.handler.is_list), None)
 
     @cached_property
     def is_extended(self) -> bool:

@@ -276,18 +276,26 @@ class DatasetWriter:
 
     def append_prepared(self, sample: Prepared, *, state: State | None = None) -> None:
         """Appends a sample made by `prepare`; see `append`."""
+        self.append_all((sample,), state=state)
+
+    def append_all(self, samples: Sequence[Prepared], *, state: State | None = None) -> None:
+        """Appends samples made by `prepare`, maybe none, which no shard's end parts; see `append`."""
         if self.finished is not None:
             raise PackError(f"{self.title} is already complete; --overwrite packs it again")
         if self._lock < 0:
             raise PackError(f"packing into {self.title} was given up; open it again with --resume")
+        if not samples:
+            self._last_state = self._last_state if state is None else state
+            return
         if self._shard is None:
             # not len(self._shards): the thread that completes the last shard may or may not have added it yet
             path = self.out / shard_name(self._begun)
             self._begun += 1
             self._first, key = self.next_index, self.next_index if self._key is None else self._key
             self._shard = ShardFile(path, key, self.schema, map_bytes(self.shard_size))
-        self._shard.put(sample)
-        self.next_index += 1
+        for sample in samples:
+            self._shard.put(sample)
+        self.next_index += len(samples)
         if state is not None:
             self._last_state = state
         if self._shard.size >= self.shard_size or self._shard.column_full:

@@ -16,8 +16,8 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.common.files import read_regular
@@ -27,7 +27,8 @@ from fastload.remote.client import open_objects
 from fastload.remote.manifest import DataFile, data_files, download, load_manifest
 from fastload.remote.objects import Objects
 from fastload.remote.replaced import ReplacedCheck
-from fastload.store import JOURNAL_NAME, MANIFEST_NAME, checked
+from fastload.store import JOURNAL_NAME, MANIFEST_NAME, Manifest, checked
+from fastload.store.lists import images_path
 from fastload.store.manifest import (
     MANIFEST_BYTES,
     PULL_FORMAT,
@@ -62,6 +63,12 @@ class PullSummary:
     fetched_files: int
     fetched_bytes: int
     seconds: float
+
+    def with_images(self, images: PullSummary) -> PullSummary:
+        """The summary of a dataset, with that of its images of any number, which are a dataset of their
+        own."""
+        counts = ("files", "bytes", "fetched_files", "fetched_bytes")
+        return replace(self, **{name: getattr(self, name) + getattr(images, name) for name in counts})
 
 
 def pull(
@@ -100,6 +107,9 @@ def pull(
             _prepare(folder, overwrite)
             left = _keep(folder, files)
             _fetch(objects, folder, files, left, manifest.count, progress)
+            images = None
+            if manifest.schema.images is not None:
+                images = _pull_images(url, folder, (storage_options, timeout, progress))
             manifest.write(folder)
             (folder / JOURNAL_NAME).unlink()
         except FastloadError:
@@ -109,7 +119,28 @@ def pull(
         finally:
             os.close(lock)
     total, fetched = (sum(file.bytes for file in each) for each in (files, left))
-    return PullSummary(manifest.count, len(files), total, len(left), fetched, time.monotonic() - started)
+    done = PullSummary(manifest.count, len(files), total, len(left), fetched, time.monotonic() - started)
+    return done if images is None else done.with_images(images)
+
+
+def _pull_images(
+    url: str, folder: Path, store: tuple[Mapping[str, object] | None, float | str, bool]
+) -> PullSummary | None:
+    """Downloads the dataset of images of any number, unless it is there already: None."""
+    storage_options, timeout, progress = store
+    there, images = images_path(folder), images_path(url)
+    with closing(open_objects(images, storage_options, timeout)) as objects:
+        with suppress(DatasetError):
+            if Manifest.load(there).to_bytes() == load_manifest(objects).to_bytes():
+                return None
+    return pull(
+        images,
+        there,
+        overwrite=os.path.exists(there),
+        storage_options=storage_options,
+        timeout=timeout,
+        progress=progress,
+    )
 
 
 def _prepare(folder: Path, overwrite: bool) -> None:

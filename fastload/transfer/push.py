@@ -34,6 +34,7 @@ from fastload.remote.manifest import DataFile, PartCheck, data_files
 from fastload.remote.objects import ObjectInfo, Objects, request_threads
 from fastload.remote.writer import Bucket, same_object
 from fastload.store import CRC_COLUMN, JOURNAL_NAME, Manifest, Segment, ShardEntry, checked, file_path
+from fastload.store.lists import images_path
 from fastload.store.manifest import MANIFEST_BYTES
 from fastload.store.sidecar import open_sidecars, read_segment, write_sidecar
 
@@ -233,6 +234,12 @@ class PushSummary:
     removed: int
     seconds: float
 
+    def with_images(self, images: PushSummary) -> PushSummary:
+        """The summary of a dataset, with that of its images of any number, which are a dataset of their
+        own."""
+        counts = ("files", "bytes", "sent_files", "sent_bytes", "removed")
+        return replace(self, **{name: getattr(self, name) + getattr(images, name) for name in counts})
+
 
 def push(
     path: str | os.PathLike[str],
@@ -267,6 +274,16 @@ def push(
     started = time.monotonic()
     dataset = Path(expanded(path))
     manifest = Manifest.load(dataset, version)
+    images: PushSummary | None = None
+    if manifest.schema.images is not None:  # first, so that a dataset at the URL has its images
+        images = push(
+            images_path(dataset),
+            images_path(url),
+            overwrite=overwrite,
+            storage_options=storage_options,
+            timeout=timeout,
+            progress=progress,
+        )
     opened = closing(open_objects(url, storage_options, timeout))
     with advised("push again, and it goes on"), opened as objects, scratch_folder("push") as scratch:
         bucket = Bucket(objects, overwrite=overwrite)
@@ -282,7 +299,7 @@ def push(
         removed = bucket.commit(
             plan.manifest, {name: info for name, info in notes.objects.items() if name in names}
         )
-    return PushSummary(
+    done = PushSummary(
         manifest.count,
         len(plan.uploads),
         sum(upload.file.bytes for upload in plan.uploads),
@@ -291,6 +308,7 @@ def push(
         removed,
         time.monotonic() - started,
     )
+    return done if images is None else done.with_images(images)
 
 
 def _refuse_others(bucket: Bucket, manifest: Manifest, notes: _Notes) -> None:

@@ -90,6 +90,11 @@ def _features(fields: Iterable[Field], classes: Sequence[str] | None) -> dict[st
         if field.handler.is_picture and (field.channels == 1 or field.dtype != "uint16")
     ]
     found: dict[str, Any] = {field.name: {"_type": "Image"} for field in pictures}
+    found |= {
+        field.name: {"_type": "Sequence", "feature": {"_type": "Image"}}
+        for field in fields
+        if field.handler.is_list
+    }
     if classes is not None and len(set(classes)) == len(classes) and any(map(is_label, fields)):
         found[LABEL] = {"names": list(classes), "_type": "ClassLabel"}
     return found
@@ -108,7 +113,7 @@ class ParquetWriter:
             "fastload.fields": json.dumps(declaration(samples.image, samples.others, samples.reader.manifest))
         }
         metadata |= {} if classes is None else {"fastload.classes": json.dumps(list(classes))}
-        if features := _features(samples.others, classes):
+        if features := _features(self._fields if samples.images else samples.others, classes):
             metadata["huggingface"] = json.dumps({"info": {"features": features}})
         self._schema = self._arrow.schema(
             [(field.name, self._type(field)) for field in self._fields], metadata=metadata
@@ -123,6 +128,8 @@ class ParquetWriter:
 
     def _type(self, field: Field) -> pa.DataType:
         arrow = self._arrow
+        if field.handler.is_list:
+            return arrow.list_(arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())]))
         if field.handler.is_picture:
             # A further picture is what Hugging Face's Image is, by which it is told from other bytes.
             return (
@@ -150,6 +157,15 @@ class ParquetWriter:
     def _array(self, field: Field, kind: pa.DataType) -> pa.Array:
         """The column of a field, of the samples that wait."""
         name, arrow = field.name, self._arrow
+        if field.handler.is_list:
+            lists = [
+                [
+                    {"bytes": file.content, "path": f"{number}.{file.extension}"}
+                    for number, file in enumerate(sample.images)
+                ]
+                for sample in self._waiting
+            ]
+            return arrow.array(lists, kind)
         if field.handler.is_picture:
             files = [sample.files[name] for sample in self._waiting]
             if name == self._image:
@@ -192,7 +208,10 @@ class TarWriter:
 
     def add(self, sample: StoredSample) -> None:
         key, image = self._samples.stem(sample.index), self._samples.image.name
-        self._member(f"{key}.{sample.files[image].extension}", sample.files[image].content)
+        for number, file in enumerate(sample.images):
+            self._member(f"{key}.{number}.{file.extension}", file.content)
+        if self._samples.images is None:
+            self._member(f"{key}.{sample.files[image].extension}", sample.files[image].content)
         if self._labelled:
             self._member(f"{key}.cls", b"%d" % int(sample.values[LABEL]))
         for field in self._samples.others:
@@ -290,8 +309,8 @@ def export(
         )
     if workers is not None and workers < 1:
         raise ArgumentError(f"workers={workers} must be at least 1")
-    with DatasetReader(folder_files(path)) as reader:
-        samples, chosen = SampleFiles(reader, "export"), _chosen(reader, where)
+    with DatasetReader(folder_files(path)) as reader, SampleFiles(reader, "export") as samples:
+        chosen = _chosen(reader, where)
         _refuse_existing(target, overwrite)
         temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
@@ -359,7 +378,7 @@ def _write(
             sample = samples.read(index)
         except SampleError as error:
             return error
-        if sample.files[samples.image.name].extension == "ppm":
+        if any(file.extension == "ppm" for file in sample.pictures):
             raise PackError(f"raw images are exported as PNG, which Pillow writes: {pip_install('pack')}")
         return sample
 
@@ -373,7 +392,7 @@ def _write(
                 for sample in found:
                     if isinstance(sample, StoredSample):
                         writer.add(sample)
-                        written, size = written + 1, size + len(sample.files[samples.image.name].content)
+                        written, size = written + 1, size + sum(len(file.content) for file in sample.pictures)
                     elif on_error == "raise":
                         raise sample
                     else:

@@ -359,6 +359,7 @@ class ClassFolders:
             if field.handler.is_picture
         }
         has_form = samples.reader.manifest.form is not None
+        self._list = _unused(samples.image.name, used) if samples.images is not None else ""
         self._is_plain = (
             samples.image.is_rgb and len(samples.others) == 1 and not has_form and self._are_in_order()
         )
@@ -404,26 +405,31 @@ class ClassFolders:
         )
 
     def open(self) -> None:
-        for name in (*self._classes.values(), *self._pictures.values()):
-            self._folder.make(name)
+        for name in (*self._classes.values(), *self._pictures.values(), self._list):
+            if name:
+                self._folder.make(name)
         if not self._is_plain:
             self._lines = self._folder.open_text(FIELDS_NAME)
 
     def write(self, sample: StoredSample) -> tuple[int, str]:
         stem, image = self._samples.stem(sample.index), self._samples.image.name
         below = "" if self._labels is None else self._classes[int(self._labels[sample.index])]
-        paths = {image: _path(below, stem, sample.files[image])}
+        listed = [_path(self._list, f"{stem}-{number}", file) for number, file in enumerate(sample.images)]
+        for path, file in zip(listed, sample.images, strict=True):
+            self._folder.write(path, file.content)
+        paths = {} if self._list else {image: _path(below, stem, sample.files[image])}
         paths |= {name: _path(folder, stem, sample.files[name]) for name, folder in self._pictures.items()}
         for name, path in paths.items():
             self._folder.write(path, sample.files[name].content)
-        size = sum(len(file.content) for file in sample.files.values())
+        size = sum(len(file.content) for file in sample.pictures)
         if self._is_plain:
             return size, ""
         values = {
             f.name: paths[f.name] if f.name in paths else f.handler.to_json(sample.values[f.name])
             for f in self._samples.others
         }
-        return size, as_line({self._key: paths[image], **values}, sample.index, "export to .parquet") + "\n"
+        first = listed if self._list else paths[image]
+        return size, as_line({self._key: first, **values}, sample.index, "export to .parquet") + "\n"
 
     def add(self, entry: str) -> None:
         if self._lines is not None:

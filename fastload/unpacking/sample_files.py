@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Self
 
 from fastload.common.distribution import pip_install
 from fastload.errors import DatasetError, PackError, SampleError
-from fastload.store import DatasetReader, Field, parse_value
+from fastload.remote.files import folder_files
+from fastload.sources.protocol import IMAGE_FIELD
+from fastload.store import COUNT_COLUMN, DatasetReader, parse_value
 from fastload.store.kinds.codecs import BY_ENTRY, ImageCodec, Pixels
+from fastload.store.lists import images_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +38,23 @@ class StoredSample:
         values: all other fields by name: rows of columns as NumPy has them, text, bytes, JSON as its text;
             boxes, keypoints and arrays of any number of rows as arrays, polygons as lists of parts (points,
             2), instances as COCO's RLE.
+        images: the images, where samples have any number of them.
     """
 
     index: int
     files: dict[str, File]
     values: dict[str, Any]
+    images: tuple[File, ...] = ()
+
+    @property
+    def pictures(self) -> tuple[File, ...]:
+        """All files."""
+        return (*self.files.values(), *self.images)
 
     @property
     def weight(self) -> int:
         """About the bytes that it takes."""
-        return sum(len(file.content) for file in self.files.values()) + sum(
-            map(_weight, self.values.values())
-        )
+        return sum(len(file.content) for file in self.pictures) + sum(map(_weight, self.values.values()))
 
 
 class SampleFiles:
@@ -53,21 +62,30 @@ class SampleFiles:
 
     Attributes:
         reader: reader of the dataset.
-        image: the first image.
+        image: the first image, or the field of any number of images.
+        images: reader of the dataset of these; None: samples have one.
         others: all other fields, in order.
         digits: number of digits of a sample's number in names of files.
     """
 
     def __init__(self, reader: DatasetReader, done: str) -> None:
         """`done`: what is done with the samples, for a message. Raises DatasetError if there is no image."""
-        if reader.schema.image is None:
+        image = reader.schema.image or reader.schema.images
+        if image is None:
             raise DatasetError(f"{reader.path} has no image field, so there is nothing to {done}")
-        self.reader = reader
-        self.image: Field = reader.schema.image
+        self.reader, self.image = reader, image
+        self.images = DatasetReader(folder_files(images_path(reader.path))) if image.handler.is_list else None
         self.others = tuple(field for field in reader.schema if field != self.image)
         self.digits = max(8, len(str(reader.count - 1)))
         self._numbers = [(number, field) for number, field in enumerate(reader.schema) if not field.is_column]
-        self._columns = {field.name: reader.column(field.name) for field in reader.schema if field.is_column}
+        self._columns = {each.name: reader.column(each.name) for each in self.others if each.is_column}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.images is not None:
+            self.images.close()
 
     def stem(self, index: int) -> str:
         """The name of a sample's files, without extension."""
@@ -92,7 +110,19 @@ class SampleFiles:
                 files[field.name] = _planes(value)
             else:
                 values[field.name] = value
-        return StoredSample(index, files, values)
+        return StoredSample(index, files, values, self._listed(index))
+
+    def _listed(self, index: int) -> tuple[File, ...]:
+        """The images of a sample of any number. Raises SampleError."""
+        if self.images is None:
+            return ()
+        first = int(self.reader.values(self.image.name)[index])
+        count = int(self.reader.values(f"{COUNT_COLUMN}:{self.image.name}")[index])
+        found = []
+        for image in range(first, first + count):
+            entries = self.images.stored_fields(image)
+            found.append(_picture(*entries[self.images.schema.number(IMAGE_FIELD)], image, self.images))
+        return tuple(found)
 
 
 def _weight(value: object) -> int:

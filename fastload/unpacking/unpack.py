@@ -85,8 +85,7 @@ def unpack(
     if layout is not None and layout not in get_args(Layout):
         raise ArgumentError(f"layout={layout!r} is none of {', '.join(get_args(Layout))}")
     folder = UnpackFolder(output_path(out))
-    with DatasetReader(folder_files(path)) as reader:
-        samples = SampleFiles(reader, "unpack")
+    with DatasetReader(folder_files(path)) as reader, SampleFiles(reader, "unpack") as samples:
         name = _chosen(samples, layout)
         try:
             with folder.opened(reader.manifest, name):
@@ -116,6 +115,10 @@ def _chosen(samples: SampleFiles, layout: Layout | None) -> Layout:
             samples.image.is_rgb and fields == [("mask", "mask")] and samples.reader.manifest.classes is None
         )
         return "pairs" if is_pair else "folders"
+    if samples.images is not None and layout != "folders":
+        raise ArgumentError(
+            f"{samples.reader.path} has any number of images a sample, which the layout folders holds"
+        )
     missing = {"coco": CocoLayout.missing, "pairs": Pairs.missing}.get(layout)
     if missing is not None and (left := missing(samples.image, samples.others)):
         raise ArgumentError(
@@ -137,7 +140,7 @@ def _unpack(
         for index in range(start, min(start + _BLOCK, count)):
             pool.check()
             sample = samples.read(index)
-            found.append((len(sample.files), *layout.write(sample)))
+            found.append((len(sample.pictures), *layout.write(sample)))
         return found
 
     with StoppingPool(workers, "fastload-unpack") as pool, Progress(count, "unpack", shown=progress) as bar:

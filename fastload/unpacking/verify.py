@@ -32,8 +32,18 @@ from fastload.remote.foreign import ForeignObjects, ForeignURL
 from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_files, download, load_manifest
 from fastload.remote.objects import Objects, request_threads
 from fastload.remote.replaced import ReplacedCheck
-from fastload.store import DatasetReader, Manifest, Schema, Segment, ShardEntry, file_crc32c, file_path
+from fastload.store import (
+    COUNT_COLUMN,
+    DatasetReader,
+    Manifest,
+    Schema,
+    Segment,
+    ShardEntry,
+    file_crc32c,
+    file_path,
+)
 from fastload.store.kinds.codecs import BY_ENTRY
+from fastload.store.lists import FOLDER, images_path
 from fastload.store.loose import LooseObject
 from fastload.store.reader import parse_value, stored_size
 from fastload.store.sidecar import (
@@ -94,6 +104,20 @@ class VerifyReport:
         """True when nothing is wrong."""
         return not self.problems and not self.bad
 
+    def with_images(self, images: VerifyReport) -> VerifyReport:
+        """The report on a dataset, with that on its images of any number, which are a dataset of their
+        own."""
+        return replace(
+            self,
+            shards=self.shards + images.shards,
+            bytes=self.bytes + images.bytes,
+            problems=(*self.problems, *(f"{FOLDER}: {problem}" for problem in images.problems)),
+            bad=(*self.bad, *(replace(each, shard=f"{FOLDER}/{each.shard}") for each in images.bad)),
+            warnings=self.warnings + images.warnings,
+            unchecked=self.unchecked + images.unchecked,
+            records=self.records and images.records,
+        )
+
 
 _AGAIN = "`fastload push --overwrite` from where it is whole mends it"
 Local = Callable[[Path], VerifyReport]
@@ -136,7 +160,13 @@ def verify_url(
             else:
                 with scratch_folder("verify") as folder:
                     check.shards_hold(folder, local)
-        return check.report(decoded=local is not None)
+        report = check.report(decoded=local is not None)
+    if manifest.schema.images is None:
+        return report
+    images = verify_url(
+        images_path(url), local=local, storage_options=storage_options, timeout=timeout, progress=progress
+    )
+    return report.with_images(images)
 
 
 class _Check:
@@ -306,7 +336,7 @@ def verify(
     """
     if is_url(path):
         store = {"storage_options": storage_options, "timeout": timeout}
-        local = partial(verify, decode=True, workers=workers, **store) if decode else None  # type: ignore[arg-type]
+        local = partial(_verified, decode=True, workers=workers, **store) if decode else None  # type: ignore[arg-type]
         return verify_url(
             os.fspath(path),
             local=local,
@@ -316,6 +346,37 @@ def verify(
             progress=progress,
         )
     folder = Path(expanded(path))
+    report = _verified(
+        folder,
+        decode=decode,
+        version=version,
+        workers=workers,
+        progress=progress,
+        storage_options=storage_options,
+        timeout=timeout,
+    )
+    if Manifest.load(folder, version).schema.images is None:
+        return report
+    try:
+        images = verify(images_path(folder), decode=decode, workers=workers, progress=progress)
+    except DatasetError as error:
+        return replace(report, problems=(*report.problems, str(error)))
+    return replace(report, problems=(*report.problems, *_beyond_images(folder, version, images))).with_images(
+        images
+    )
+
+
+def _verified(
+    folder: Path,
+    *,
+    decode: bool = False,
+    version: int | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+    storage_options: Mapping[str, object] | None = None,
+    timeout: float | str = 60.0,
+) -> VerifyReport:
+    """Checks a dataset in a folder, without its images of any number. Arguments and errors as of `verify`."""
     manifest = Manifest.load(folder, version)
     threads = available_cpus() if workers is None else workers
     problems: list[str] = []
@@ -367,6 +428,20 @@ def verify(
         decode,
         unchecked,
     )
+
+
+def _beyond_images(folder: Path, version: int | None, images: VerifyReport) -> Iterator[str]:
+    """Describes samples that have images which the dataset of these lacks."""
+    try:
+        with DatasetReader(folder, version) as reader:
+            name = "" if reader.schema.images is None else reader.schema.images.name
+            firsts, counts = reader.column(name), reader.column(f"{COUNT_COLUMN}:{name}")
+    except DatasetError:  # it is among the problems
+        return
+    wrong = (firsts < 0) | (counts < 0) | (firsts > images.samples - counts)
+    if wrong.any():
+        first = int(wrong.argmax())
+        yield f"{int(wrong.sum()):,} samples, the first {first}, have images beyond those in {FOLDER}"
 
 
 def _reader(

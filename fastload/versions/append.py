@@ -285,6 +285,10 @@ def append(out: str | os.PathLike[str], source: object, **options: Unpack[Append
     path = dataset_folder(out)
     _refuse_dataset(source)
     with DatasetChange(path, _GO_ON) as change:
+        if change.manifest.schema.images is not None:
+            raise PackError(
+                f"{path}: its samples have any number of images: `fastload pack` packs all of them again"
+            )
         attached = change.manifest.options.get("attached") is True
         if attached:
             _refuse_changes(path, given, change.manifest)

@@ -104,6 +104,11 @@ def concat(datasets: Sequence[str | os.PathLike[str]], out: str | os.PathLike[st
         raise PackError("concat makes one dataset of several: name two or more, and then the new one")
     folders = [dataset_folder(path) for path in datasets]
     manifests = [Manifest.load(folder) for folder in folders]
+    if lists := [folder for folder, each in zip(folders, manifests, strict=True) if each.schema.images]:
+        raise PackError(
+            f"{lists[0]}: its samples have any number of images, which lie in their own dataset: read them "
+            "together with torch's ConcatDataset, or pack one of all"
+        )
     _check_fields(folders, manifests)
     classes = _classes(folders, manifests)
     for folder in folders:

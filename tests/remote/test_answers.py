@@ -1,4 +1,4 @@
-"""The table in docs/reliability.md, answer by answer: what each does while a dataset is opened, once it is
+"""The table in docs/architecture.md, answer by answer: what each does while a dataset is opened, once it is
 open, and to a write."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fastload import PackedDataset, push
 from fastload.errors import DatasetError, RemoteError, SampleError
 from fastload.packing import verify
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 COLUMNS = ("while a dataset is opened", "once it is open", "a write")
 MANIFEST, SIDECAR, SHARD = "manifest.json", "index-", "shard-"
 NOWHERE = "http://127.0.0.1:1/x"

@@ -20,22 +20,29 @@ from fastload.batch.bad_samples import NOTHING, Lost, reason_of
 from fastload.batch.collate import Collate, advice_on
 from fastload.common.rng import row_seed, substitute_occurrence, substitutes
 from fastload.dataset.opened import TORCH_DTYPES
-from fastload.dataset.view import NativeView
+from fastload.dataset.view import ListedRows, NativeView
 from fastload.device.stages import BatchKey
 from fastload.device.transfer import Transfer, TransferredBatch
 from fastload.engines.iterator import LossCounts, PassLosses
 from fastload.engines.plan import ExecutionPlan
 from fastload.engines.threads.engine import ThreadEngine
 from fastload.engines.threads.image_sizes import EQUAL, FLAT, LIST, layout_for, require_one_size
-from fastload.engines.threads.native_batch import Alone, NativeValues, SlotImages, native_values
+from fastload.engines.threads.native_batch import (
+    Alone,
+    ListedImages,
+    NativeValues,
+    SlotImages,
+    native_values,
+)
 from fastload.errors import ArgumentError, ClosedError, FastloadError, ResourceError, SampleError
 from fastload.health import tracing
 from fastload.store.form import names_in_tuples, with_lists
 
 Failure = tuple[int, int, int, int, str]
 """(row, index, source, code, reason) of a row whose image could not be made."""
-Images = torch.Tensor | SlotImages | list[torch.Tensor | SlotImages]
-"""An image of each row of a batch, or the list of its views; SlotImages where their sizes may differ."""
+Images = torch.Tensor | SlotImages | ListedImages | list[torch.Tensor | SlotImages]
+"""An image of each row of a batch, or the list of its views; SlotImages where their sizes may differ,
+ListedImages where samples have any number."""
 Stored = dict[str, Any]
 Opened = npt.NDArray[np.uint8] | Exception | None
 """Image as the program's own code opens it, or its exception; None: it opens none."""
@@ -97,6 +104,8 @@ class BatchAssembler:
         self._batched = plan.settings.auto_collation
         if any(dataset.plan.patches is not None for dataset in view.datasets):
             self.layout = FLAT
+        elif view.has_lists:
+            self.layout = EQUAL if first.plan.fixed_sizes is not None else LIST
         elif self._collate is not None:
             self.layout = layout_for(self._collate)
         else:
@@ -138,6 +147,8 @@ class BatchAssembler:
         failures = batch.failures()
         if batch.fetch is not None and batch.fetch.error is not None:
             raise batch.fetch.error.with_traceback(None)
+        if batch.listed is not None:
+            return self._finish_lists(number, batch, batch.listed, failures)
         stored, unread = self._read_stored(batch, failures) if self._engine.has_stored else ({}, {})
         alone: dict[int, core.Batch] = {}
         lost = self._settle(batch, failures, unread, stored, alone) if failures or unread else None
@@ -173,13 +184,126 @@ class BatchAssembler:
             rows = _Rows(images, sources, indices, rest, native)
             return self._whole(rows) if self._is_whole(batch, bool(alone), keep) else self._assemble(rows)
 
-        def key() -> BatchKey:
-            return BatchKey(self._seed, self._epoch, number, indices, occurrences)
+        return self._put(made, BatchKey(self._seed, self._epoch, number, indices, occurrences), lost)
 
+    def _put(self, made: Callable[[], Any], key: BatchKey, lost: Lost | None) -> AssembledBatch:
+        """The batch that `made` makes, on its way to its device."""
         own = self._collate is None and torch.is_inference_mode_enabled()
         make = partial(_as_in_a_thread, made) if own else made
         return AssembledBatch(
-            TransferredBatch(make(), key()) if self._transfer is None else self._transfer.put(make, key), lost
+            TransferredBatch(make(), key)
+            if self._transfer is None
+            else self._transfer.put(make, lambda: key),
+            lost,
+        )
+
+    def _finish_lists(
+        self, number: int, batch: core.Batch, listed: ListedRows, failures: list[Failure]
+    ) -> AssembledBatch:
+        """A batch whose samples have any number of images: `listed`."""
+        sources, indices = listed.sources.copy(), listed.indices.copy()
+        occurrences, lost = batch.occurrences, Lost()
+        stored: dict[int, Stored] = {}
+        instead: dict[int, list[Any]] = {}
+        for sample, error in sorted(self._listed_errors(batch, listed, failures, stored).items()):
+            if self._on_error == "raise":
+                raise error
+            other = None
+            if self._on_error == "replace":
+                before = 0 if occurrences is None else int(occurrences[sample])
+                other, sources[sample], indices[sample], occurrence = self._listed_instead(
+                    sample, int(sources[sample]), int(indices[sample]), before, error, stored, instead
+                )
+                occurrences = np.zeros(len(indices), np.uint32) if occurrences is None else occurrences
+                occurrences[sample] = occurrence
+            lost.add(sample, other, reason_of(error, int(listed.indices[sample])))
+        keep = lost.kept(len(indices)) if lost.skipped else None
+        if keep == []:
+            return AssembledBatch(None, lost)
+        left = range(len(indices)) if keep is None else keep
+        sources, kept = sources[list(left)], indices[list(left)]
+
+        def made() -> Any:
+            rows = SlotImages(batch, memory_of(batch.lease()), 0, self.layout, {}, None)
+            images = ListedImages(rows, listed, self._view.datasets[0].plan, instead, keep)
+            (name,) = self._engine.image_parts
+            of_batch = _Rows(
+                {name: images}, sources, kept, [stored[each] for each in left] if stored else [], {}
+            )
+            return self._whole(of_batch) if self._joins(images) else self._assemble(of_batch)
+
+        occurred = occurrences if occurrences is None or keep is None else occurrences[keep]
+        key = BatchKey(self._seed, self._epoch, number, kept, occurred)
+        return self._put(made, key, lost if lost.instead else None)
+
+    def _joins(self, images: ListedImages) -> bool:
+        """Returns True if the images of all samples are one value as they lie."""
+        plan = self._view.datasets[0].plan
+        if self._form is None:
+            return self._collate is None and self._batched and plan.patches is not None
+        flat = self._form.form == "flat" and plan.fixed_sizes is not None
+        return self._form.form != "list" and (flat or plan.patches is not None)
+
+    def _listed_errors(
+        self, batch: core.Batch, listed: ListedRows, failures: list[Failure], stored: dict[int, Stored]
+    ) -> dict[int, Exception]:
+        """The errors of samples of which an image cannot be made, or a field cannot be read; the fields of
+        the others go into `stored`. Raises ResourceError where memory or files ran out."""
+        errors: dict[int, Exception] = {}
+        with _redoing:
+            for row, image, source, code, reason in failures:
+                sample, place = listed.sample_of(row)
+                if sample >= len(listed.indices) or sample in errors:
+                    continue
+                if code in core.RESOURCE_CODES:
+                    raise ResourceError(f"sample {int(listed.indices[sample])}: {reason}")
+                if self._engine.heal(batch, row, source, image):
+                    continue
+                error = self._loaded(batch, row, source, image, reason, self._opened(source, image))
+                if error is not None:
+                    told = getattr(error, "reason", "") or reason
+                    errors[sample] = self._engine.sample_error(
+                        source, int(listed.indices[sample]), f"image {place}: {told}"
+                    )
+        for sample, (source, index) in enumerate(zip(listed.sources, listed.indices, strict=True)):
+            if sample not in errors and (error := self._read_row(sample, int(source), int(index), stored)):
+                errors[sample] = error
+        return errors
+
+    def _listed_instead(
+        self,
+        sample: int,
+        source: int,
+        index: int,
+        before: int,
+        error: Exception,
+        stored: dict[int, Stored],
+        instead: dict[int, list[Any]],
+    ) -> tuple[int, int, int, int]:
+        """Makes another sample in the place of one that failed with `error`: its position, source, index and
+        occurrence."""
+        view, key = self._view, (self._seed, self._epoch, index)
+        tried, occurrence = substitutes(*key, len(view), before), substitute_occurrence(*key, before)
+        seed = row_seed(self._seed, self._epoch, occurrence)
+        for position in tried:
+            _, rows, listed = view.image_rows([position])
+            assert listed is not None
+            other = int(listed.sources[0]), int(listed.indices[0])
+            made = [
+                self._engine.made_alone(other[0], int(row), seed, self._epoch, int(drawn))
+                for row, drawn in zip(rows, listed.drawn_as, strict=True)
+            ]
+            if other == (source, index) or any(each is None or each.failures() for each in made):
+                continue
+            if self._read_row(sample, *other, stored) is None:
+                alone = (
+                    SlotImages(each, memory_of(each.lease()), 0, LIST, {}, None) for each in made if each
+                )
+                instead[sample] = [each.samples()[0] for each in alone]
+                return position, *other, occurrence
+        reason = error.reason if isinstance(error, SampleError) else f"{type(error).__name__}: {error}"
+        raise self._engine.sample_error(
+            source, index, f"{reason}; and none of {len(tried)} substitutes could be made either"
         )
 
     def _parts(
@@ -318,7 +442,7 @@ class BatchAssembler:
         """Makes a failed row from its image. Returns the error if there is none, or that fails too."""
         dataset = self._engine.view.datasets[source]
         if image is None:
-            return dataset.sample_error(index, reason)
+            return self._row_error(source, index, reason)
         try:
             if isinstance(image, Exception):
                 raise image
@@ -326,13 +450,18 @@ class BatchAssembler:
         except (ClosedError, ResourceError):
             raise  # the sample is not bad
         except (ArgumentError, SampleError) as error:  # it can be opened, and not be transformed
-            return dataset.own_error(index) or dataset.sample_error(
-                index, getattr(error, "reason", None) or str(error)
-            )
+            told = getattr(error, "reason", None) or str(error)
+            return dataset.own_error(index) or self._row_error(source, index, told)
         except Exception as error:
             return error
         self.losses.count_loaded()
         return None
+
+    def _row_error(self, source: int, index: int, reason: str) -> SampleError:
+        """The error of a row; of one image of many its reason alone, since its sample is named later."""
+        if self._view.has_lists:
+            return SampleError(reason, reason=reason)
+        return self._engine.sample_error(source, index, reason)
 
     def _replace(
         self,
@@ -409,7 +538,10 @@ class BatchAssembler:
         stacked."""
         try:
             batch = self._as_collated(self._engine.view.datasets[0].assemble(self._columns(rows)))
-            return batch if self._form is None else self._form.finish(batch)
+            counts = next(
+                (each.counts for each in rows.images.values() if isinstance(each, ListedImages)), None
+            )
+            return batch if self._form is None else self._form.finish(batch, counts=counts)
         except RuntimeError as error:
             if self._form is None:
                 advice_on(error, self._samples(rows), rows.indices.tolist(), packed=True)
@@ -430,7 +562,7 @@ class BatchAssembler:
             return collate(samples if self._batched else samples[0])
         if not self._batched:
             return self._as_collated(samples[0])
-        if self.layout is not FLAT:
+        if self.layout is not FLAT and not self._view.has_lists:
             require_one_size(
                 {name: _unbound(image) for name, image in rows.images.items()}, rows.indices.tolist()
             )
@@ -475,6 +607,9 @@ class BatchAssembler:
             if name in self._in_tuples and isinstance(values[0], str | bytes):
                 return tuple(values)
             return default_collate(values)
+        collated = self._engine.view.datasets[0].collated[name]
+        if collated == "rows":  # beside images of any number, which take the native rows
+            return self._form.joined(values, collated, name)
         if kind == "value":  # no schema says what it is: its form follows from the values
             return self._form([{name: value} for value in values])[name]
         return values
@@ -518,14 +653,14 @@ def _unbound(images: Images) -> list[Any]:
     """The image of each row, or the list of its views."""
     if isinstance(images, list):
         return [list(row) for row in zip(*map(_unbound, images), strict=True)]
-    return images.samples() if isinstance(images, SlotImages) else list(images.unbind(0))
+    return list(images.unbind(0)) if isinstance(images, torch.Tensor) else images.samples()
 
 
 def _whole(images: Images) -> object:
     """The images of all rows as a batch has them, or the list of their views."""
     if isinstance(images, list):
         return [_whole(each) for each in images]
-    return images.batch() if isinstance(images, SlotImages) else images
+    return images if isinstance(images, torch.Tensor) else images.batch()
 
 
 def _of_form(values: NativeValues, form: Collate | None) -> object:

@@ -305,7 +305,7 @@ class BucketPass:
 
     def _in_source(self, source: int, positions: _Positions) -> _Positions:
         """The samples of a source that lie at some positions."""
-        sources, indices = self._view.rows(self._view.existing(positions))  # type: ignore[arg-type]
+        sources, indices, _ = self._view.image_rows(self._view.existing(positions))  # type: ignore[arg-type]
         found: _Positions = indices[sources == source].astype(np.int64)
         return found
 

@@ -236,7 +236,7 @@ def _done(ahead: DevicePrefetcher, picked: Waiting) -> Done:
     batch = picked.batch
     if isinstance(batch, Exception):
         return Done(picked.number, 0, None, batch)
-    rows = batch.rows
+    rows = batch.samples
     try:
         return Done(picked.number, rows, ahead._finish(picked.number, batch))
     except BaseException as error:  # raised in the loop, at this batch's turn

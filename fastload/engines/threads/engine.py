@@ -104,7 +104,7 @@ class ThreadEngine:
 
     def _slot_bytes(self, rows: int) -> int:
         """Bytes of a batch if all images have the same size, else 0."""
-        sizes = self._fixed_sizes()
+        sizes = None if self.view.has_lists else self._fixed_sizes()
         return 0 if sizes is None else core.batch_bytes(rows, _wide(sizes), self.outputs)
 
     def _fixed_sizes(self) -> OutputSizes | None:
@@ -134,9 +134,15 @@ class ThreadEngine:
             ResourceError: a batch needs more memory than there is.
         """
         view = self.view if view is None else view
-        sources, indices = view.rows(positions)
+        sources, indices, listed = view.image_rows(positions)
         occurrences = view.occurrences(positions, again)
         seeds = row_seeds(seed, epoch, occurrences)
+        drawn_as = None if listed is None else listed.drawn_as
+        if listed is not None:
+            seeds = None if seeds is None else np.repeat(seeds, listed.counts)
+            if not len(indices):  # samples without images: one that nobody gets, since a batch has rows
+                sources, indices, seeds = np.zeros(1, np.uint32), np.zeros(1, np.uint64), None
+                drawn_as = None
         if self._remote and self.row_fields is not None:
             self._fetch_counts(sources, indices.astype(np.int64), self.row_fields)
         sizes = self._one_size
@@ -151,12 +157,13 @@ class ThreadEngine:
                 epoch,
                 even=layout.even,
                 seeds=seeds,
+                drawn_as=drawn_as,
             )
             if self._is_more(batch):
                 self._require_room(batch, "with the rows of their fields")
         else:
-            batch = self._different(sources, indices, seed, epoch, layout, seeds)
-        batch.occurrences = occurrences
+            batch = self._different(sources, indices, seed, epoch, layout, seeds, drawn_as)
+        batch.occurrences, batch.listed = occurrences, listed
         if self._remote:
             self._fetch(batch, sources, indices.astype(np.int64), positions, bucket_pass)
         return batch
@@ -169,10 +176,11 @@ class ThreadEngine:
         epoch: int,
         layout: ImageLayout,
         seeds: npt.NDArray[np.uint64] | None = None,
+        drawn_as: npt.NDArray[np.uint64] | None = None,
     ) -> core.Batch:
         """Makes a batch whose images may have different sizes."""
         found = batch_sizes(
-            self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout, seeds
+            self.view.datasets, sources, indices, len(self.outputs), seed, epoch, layout, seeds, drawn_as
         )
         batch = core.Batch(
             self.core,
@@ -184,6 +192,7 @@ class ThreadEngine:
             epoch,
             *found.layout,
             seeds=seeds,
+            drawn_as=drawn_as,
         )
         for row, reason in found.failed:
             batch.fail(row, reason, remote=False)
@@ -221,9 +230,11 @@ class ThreadEngine:
             ):
                 files.fetch_tables(shards.tolist(), name)
 
-    def made_alone(self, source: int, index: int, seed: int, epoch: int) -> core.Batch | None:
+    def made_alone(
+        self, source: int, index: int, seed: int, epoch: int, drawn_as: int | None = None
+    ) -> core.Batch | None:
         """Makes one sample in the calling thread, as a ready batch of its own, which says whether it failed;
-        None: there is no batch of it.
+        None: there is no batch of it. `drawn_as`: index of its draws; None: its own.
 
         Raises:
             RemoteError: its record cannot be fetched.
@@ -231,7 +242,8 @@ class ThreadEngine:
         sources, indices = np.array([source], np.uint32), np.array([index], np.uint64)
         files = self._remote.get(source)
         try:
-            batch = self._different(sources, indices, seed, epoch, LIST)
+            drawn = None if drawn_as is None else np.array([drawn_as], np.uint64)
+            batch = self._different(sources, indices, seed, epoch, LIST, drawn_as=drawn)
             record = None if files is None else files.record(index)
             if record is not None:
                 batch.give(0, record)
@@ -285,7 +297,8 @@ class ThreadEngine:
     @cached_property
     def _tables(self) -> tuple[str, ...]:
         """The tables that a batch needs: places, and columns that it delivers."""
-        return PLACES, *(name for name, _, columns in self.fields if columns)
+        columns = [name for name, _, columns in self.fields if columns]
+        return (PLACES,) if self.view.has_lists else (PLACES, *columns)
 
     @cached_property
     def read_ahead(self) -> int:
@@ -307,7 +320,7 @@ class ThreadEngine:
         if not self._remote:
             return 0
         try:
-            sources, indices = view.rows(positions)
+            sources, indices, _ = view.image_rows(positions)
             return sum(
                 files.lacking_bytes(indices[sources == source].astype(np.int64))
                 for source, files in self._remote.items()
@@ -372,7 +385,7 @@ class ThreadEngine:
         that is stored in records."""
         datasets = self.view.datasets
         kinds = datasets[0].kinds
-        native = () if self.row_fields is None else self.row_fields.names
+        native = {*datasets[0].stored_fields, *(() if self.row_fields is None else self.row_fields.names)}
         columns = {
             name: kinds[name] in KINDS and KINDS[kinds[name]].is_column and name not in native
             for name in datasets[0].fields

@@ -400,7 +400,7 @@ class NativeIterator(LoaderIterator):
             which = self._in_flight.index(waiting[core.wait_any(waiting, self._plan.settings.timeout)])
         batch, number = self._in_flight[which], self._numbers[which]
         del self._in_flight[which]
-        self.epoch_state.take(number, batch.rows if isinstance(batch, core.Batch) else 0)
+        self.epoch_state.take(number, batch.samples if isinstance(batch, core.Batch) else 0)
         del self._numbers[which]
         self._index_queue.taken()
         if len(self._in_flight) < self._depth:
@@ -601,7 +601,7 @@ class ThreadEpochs:
 
 def _samples_of(batch: core.Batch | Exception) -> int:
     """Samples that an announced batch counts as; an error counts as one."""
-    return batch.rows if isinstance(batch, core.Batch) else 1
+    return batch.samples if isinstance(batch, core.Batch) else 1
 
 
 def _begin_early(

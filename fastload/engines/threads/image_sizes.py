@@ -83,6 +83,7 @@ def batch_sizes(
     epoch: int,
     layout: ImageLayout,
     seeds: npt.NDArray[np.uint64] | None = None,
+    drawn_as: npt.NDArray[np.uint64] | None = None,
 ) -> BatchSizes:
     """Computes the sizes of all rows of a batch, each of so many parts, in one native call for each dataset
     and image.
@@ -98,9 +99,9 @@ def batch_sizes(
     failed: list[tuple[int, bool, str]] = []
     for number in np.unique(sources).tolist() if len(datasets) > 1 else (0,):
         rows = np.flatnonzero(sources == number)
-        sizes, bad = _sizes_of(
-            datasets[number], indices[rows], seed, epoch, None if seeds is None else seeds[rows]
-        )
+        mine = None if seeds is None else seeds[rows]
+        drawn = indices[rows] if drawn_as is None else drawn_as[rows]
+        sizes, bad = _sizes_of(datasets[number], indices[rows], drawn, seed, epoch, mine)
         found[:, rows] = sizes
         failed += [(int(rows[row]), unfit, reason) for row, unfit, reason in bad]
     if any(dataset.plan.patches is not None for dataset in datasets):
@@ -120,6 +121,7 @@ def batch_sizes(
 def _sizes_of(
     dataset: NativeSource,
     indices: npt.NDArray[np.uint64],
+    drawn_as: npt.NDArray[np.uint64],
     seed: int,
     epoch: int,
     seeds: npt.NDArray[np.uint64] | None,
@@ -129,7 +131,7 @@ def _sizes_of(
     if fixed is not None:
         one = np.array([(width, height) for height, width in fixed], np.uint32)
         return np.repeat(one[:, None], len(indices), axis=1), []
-    programs, asked = list(dataset.plan.programs), np.ascontiguousarray(indices)
+    programs, asked = list(dataset.plan.programs), np.ascontiguousarray(drawn_as)
     found, failed = [], {}
     for image in dataset.images.images:
         heights, widths = (np.ascontiguousarray(side[indices], np.int32) for side in image.sides())

@@ -1,5 +1,6 @@
 """NativeRows: the fields beside the image that lie in a batch's slot; SlotImages: the images, whose sizes may
-differ. Both as tensors of single samples or of the whole batch.
+differ; ListedImages: those of samples with any number. All as tensors of single samples or of the whole
+batch.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from torch.utils.data import default_collate
 
 from fastload._native import core
 from fastload.batch.containers import Flat, Padded, PatchedImages, joined_patches
+from fastload.dataset.image_lists import ImageLists
 from fastload.dataset.native_row import NativeField, NativeFields, Size
 from fastload.dataset.opened import TORCH_DTYPES
+from fastload.dataset.view import ListedRows
 from fastload.engines.threads.image_sizes import LIST, ImageLayout
+from fastload.transforms.spec import Plan
 
 Alone = tuple[core.Batch, torch.Tensor]
 """A batch of one row, and its memory."""
@@ -79,6 +83,14 @@ class SlotImages:
             return padded_images(self._whole(), self._places[:, :0:-1])
         return self._relaid(self.samples())
 
+    def joined(self, start: int, stop: int, plan: Plan) -> Any:
+        """Some rows that are the images of a sample, as `ImageLists.joined` has them; without a copy."""
+        if plan.patches is not None and start < stop:
+            return self._patched(slice(start, stop))
+        if plan.patches is None and plan.fixed_sizes is not None:
+            return self._whole()[start:stop]
+        return ImageLists.joined(plan, [self._sample(row) for row in range(start, stop)])
+
     def _patched(self, rows: slice) -> PatchedImages:
         """The patches of some rows, which lie one right after another."""
         output = self._output
@@ -115,6 +127,55 @@ class SlotImages:
         if self._output.layout == "CHW":
             return flat.view(rows, channels, height, width)
         return flat.view(rows, height, width, channels).permute(0, 3, 1, 2)
+
+
+class ListedImages:
+    """The images of a batch whose samples have any number of them.
+
+    Args:
+        rows: all images of the batch, one after another.
+        listed: the samples.
+        plan: plan of the transform.
+        instead: by sample, images made in the place of its own.
+        keep: the samples that are left; None: all.
+    """
+
+    def __init__(
+        self,
+        rows: SlotImages,
+        listed: ListedRows,
+        plan: Plan,
+        instead: Mapping[int, list[Any]],
+        keep: Sequence[int] | None,
+    ) -> None:
+        self._rows, self._listed, self._plan, self._instead = rows, listed, plan, instead
+        self._keep = range(len(listed.indices)) if keep is None else keep
+        self._all = keep is None and not instead
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of images of each sample."""
+        own = self._listed.counts.tolist()
+        return [len(self._instead[each]) if each in self._instead else own[each] for each in self._keep]
+
+    def samples(self) -> list[Any]:
+        """The images of each sample, as `ImageLists.joined` has them; without a copy of the batch's own."""
+        return [self._sample(each) for each in self._keep]
+
+    def _sample(self, number: int) -> Any:
+        if number in self._instead:
+            return ImageLists.joined(self._plan, self._instead[number])
+        start, stop = self._listed.offsets[number : number + 2].tolist()
+        return self._rows.joined(start, stop, self._plan)
+
+    def batch(self) -> PatchedImages | Flat:
+        """All samples' images, one after another: PatchedImages, or Flat where they have one size; without a
+        copy unless samples were left out or replaced."""
+        offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(self.counts, dtype=np.int64))))
+        whole = self._rows.joined(0, int(self._listed.offsets[-1]), self._plan) if self._all else None
+        if self._plan.patches is not None:
+            return joined_patches(self.samples()) if whole is None else whole
+        return Flat(torch.cat(self.samples()) if whole is None else whole, offsets)
 
 
 def padded_images(values: torch.Tensor, sizes: npt.NDArray[np.int64]) -> Padded:

@@ -4,7 +4,7 @@ publishes it."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,11 +99,12 @@ class ShardWriter:
         """Logs the next sample, or one that is left out."""
         self.log += entry
 
-    def append_prepared(self, sample: Prepared, *, state: Callable[[], dict[str, Any]]) -> None:
-        """Appends a sample. Raises PackError if the disk is full or fails, or the shard is."""
+    def append_all(self, samples: Sequence[Prepared], *, state: Callable[[], dict[str, Any]]) -> None:
+        """Appends samples. Raises PackError if the disk is full or fails, or the shard is."""
         if self._file is None:
             self._file = ShardFile(self._path, self._key, self._schema, map_bytes(SHARD_SIZE_LIMIT))
-        self._file.put(sample)
+        for sample in samples:
+            self._file.put(sample)
         if self._file.size >= SHARD_SIZE_LIMIT or self._file.column_full:
             raise PackError(
                 f"{self._path.name} is full with {self._file.count:,} samples: choose a smaller shard_samples"

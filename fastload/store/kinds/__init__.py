@@ -11,6 +11,7 @@ from fastload.store.kinds.arrays import ArrayKind
 from fastload.store.kinds.base import FieldKind
 from fastload.store.kinds.columns import FloatKind, IntKind
 from fastload.store.kinds.instances import InstancesKind
+from fastload.store.kinds.lists import ImagesKind
 from fastload.store.kinds.pictures import ImageKind, MaskKind
 from fastload.store.kinds.polygons import PolygonsKind
 from fastload.store.kinds.rows import BoxesKind, KeypointsKind
@@ -31,6 +32,7 @@ KINDS: dict[str, FieldKind] = {
         KeypointsKind(),
         PolygonsKind(),
         InstancesKind(),
+        ImagesKind(),
     )
 }
 """The kinds by name, in the order in which messages list them."""

@@ -31,9 +31,10 @@ Entry = tuple[int, int, Data | tuple[Data, ...]]
 """(field number, record kind, bytes or a tuple of them): an argument of `core.build_record`."""
 Value = int | float | str | bytes | npt.NDArray[Any] | dict[str, Any] | list[Any] | bool | None
 """A field's value as a source gives it, which `FieldKind.encode` takes; or as JSON holds it."""
-Collated = Literal["stack", "list", "picture", "masks", "rows"]
+Collated = Literal["stack", "list", "picture", "masks", "rows", "image_rows"]
 """Form in which `fastload.batch.collate` joins the values of several samples: one tensor, a list, pictures
-(..., height, width), or any number of rows, which are pictures where it is "masks"."""
+(..., height, width), or any number of rows: pictures where it is "masks", and "image_rows" where lists of
+pictures of their own sizes stay lists."""
 Member = Literal["", "picture", "npy", "json"]
 """The file of a sample in a tar that holds a field's value alone; "": the value stands in the sample's
 .json."""
@@ -131,6 +132,7 @@ class FieldKind:
         is_picture: values are stored as pixels or as a picture's file, and unpacked as files.
         is_rgb: values are images of 8 bits and three channels, which an image codec stores.
         is_as_large: values have the size of the sample's first image.
+        is_list: values are any number of images, which lie in a dataset of their own.
         has_pixels: a value takes memory by the size of an image.
         follows_image: values lie in the pixels of the first image: what moves those moves them.
         in_native_row: native threads make the value beside the image's pixels.
@@ -168,6 +170,7 @@ class FieldKind:
     is_picture = False
     is_rgb = False
     is_as_large = False
+    is_list = False
     has_pixels = False
     follows_image = False
     in_native_row = False

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from fastload.store.kinds.base import FieldKind, SampleFacts, SampleParts, Value, decimals, refuse, wrong
+from fastload.store.kinds.base import (
+    Collated,
+    FieldKind,
+    SampleFacts,
+    SampleParts,
+    Value,
+    decimals,
+    refuse,
+    wrong,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -24,7 +33,7 @@ class ColumnKind(FieldKind):
     is_extended = False
     is_column = True
     can_be_added = True
-    collated = "stack"
+    collated: Collated = "stack"
 
     def encode(self, field: Field, number: int, value: object, parts: SampleParts) -> None:
         parts.row.append(self.checked(field, value))
