@@ -65,13 +65,15 @@ FAST = ["-O3"]
 ROLLED = ["-O2", "-fvect-cost-model=dynamic"]
 # What Cython writes calls csrc; made for size, the wheel is a tenth smaller. Its strings are smaller in a
 # wheel if Cython has not compressed them before, and its calls without shortcuts for methods. Only what other
-# modules of Cython do not share may be set so: they have its types in common.
+# modules of Cython do not share may be set so: they have its types in common. Versions of dicts, by which it
+# remembers where a name of the module was, are gone from Python 3.12 on: a look-up takes some 10 ns more.
 SMALL = [
     "-Os",
     "-DCYTHON_COMPRESS_STRINGS=0",
     "-DCYTHON_UNPACK_METHODS=0",
     "-DCYTHON_USE_PYLONG_INTERNALS=0",
     "-DCYTHON_USE_UNICODE_INTERNALS=0",
+    "-DCYTHON_USE_DICT_VERSIONS=0",
 ]
 FOR_WHEEL = os.environ.get("FASTLOAD_FOR_WHEEL", "") not in ("", "0")
 """True: the module has no docstrings, which nobody sees but who reads the sources, and is made as small as

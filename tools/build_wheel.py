@@ -57,6 +57,21 @@ def prefer_archive(module: str, folder: Path) -> None:
         (folder / f"{module}.pc").write_text("\n".join([*head, f"Libs: {archive}", ""]))
 
 
+def without_unwinding(library: str, folder: Path) -> None:
+    """Copies a shared library that the wheel will hold, without the tables for unwinding: nothing unwinds
+    its calls.
+
+    Args:
+        library: its name, as the linker has it.
+        folder: where the copy lies, for auditwheel.
+    """
+    asked = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = next((line.rpartition(" => ")[2] for line in asked if line.split()[:1] == [library]), None)
+    if found is not None:
+        sections = [f"--remove-section={each}" for each in (".eh_frame", ".eh_frame_hdr")]
+        subprocess.run(["objcopy", *sections, found, str(folder / library)], check=True)
+
+
 def build_wheel(out: Path) -> Path:
     """Writes a manylinux wheel of this checkout into `out` and returns its path.
 
@@ -73,6 +88,10 @@ def build_wheel(out: Path) -> Path:
     with tempfile.TemporaryDirectory() as plain, tempfile.TemporaryDirectory() as modules:
         for module in ("libdeflate", "libjpeg", "libwebp"):
             prefer_archive(module, Path(modules))
+        without_unwinding("libjpeg.so.62", Path(modules))
+        environment["LD_LIBRARY_PATH"] = os.pathsep.join(
+            filter(None, [modules, environment.get("LD_LIBRARY_PATH")])
+        )
         environment["PKG_CONFIG_PATH"] = os.pathsep.join(
             filter(None, [modules, environment.get("PKG_CONFIG_PATH")])
         )
