@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fastload.sampling.window import WindowSampler
     from fastload.transfer import pull, push
     from fastload.transforms.processor import processor
-    from fastload.versions import add_columns, append, concat, drop, drop_columns, prune
+    from fastload.versions import add_columns, add_tokens, append, concat, drop, drop_columns, prune
 
 __all__ = [
     "BucketBatchSampler",
@@ -47,6 +47,7 @@ __all__ = [
     "__version__",
     "accelerate",
     "add_columns",
+    "add_tokens",
     "append",
     "attach",
     "concat",
@@ -83,6 +84,7 @@ _HOMES = {
     "WindowSampler": ("fastload.sampling.window", "WindowSampler"),
     "accelerate": ("fastload.loader", "accelerate"),
     "add_columns": ("fastload.versions", "add_columns"),
+    "add_tokens": ("fastload.versions", "add_tokens"),
     "append": ("fastload.versions", "append"),
     "attach": ("fastload.packing", "attach"),
     "concat": ("fastload.versions", "concat"),

@@ -21,6 +21,7 @@ from fastload.sources.options import OnError
 from fastload.store import DatasetReader, Manifest, old_versions
 from fastload.store.class_counts import Counts, class_counts, class_lines
 from fastload.store.entries import base_path
+from fastload.store.lists import images_path
 from fastload.unpacking.folder import Layout
 
 _Anywhere = Annotated[
@@ -62,18 +63,24 @@ def info(
     """Shows what a packed dataset holds, in a folder or at a URL."""
     if not cost and any(each is not None for each in (cache_size, price_requests, price_gib)):
         raise ArgumentError("--cache-size, --price-requests and --price-gib are for --cost")
-    manifest = _manifest(dataset, version, parsed_options(storage_options), parsed_timeout(timeout))
+    options, seconds = parsed_options(storage_options), parsed_timeout(timeout)
+    manifest = _manifest(dataset, version, options, seconds)
+    images = None
+    if manifest.schema.images is not None:
+        images = _manifest(images_path(dataset), None, options, seconds)
     dataset = shown(dataset) if is_url(dataset) else dataset
     known = prices(price_requests, price_gib)
+    read = manifest if images is None else images
     if as_json:
         found = _document(dataset, manifest) | (
-            {"cost": cost_document(manifest, cache_size, known)} if cost else {}
+            {"cost": cost_document(read, cache_size, known)} if cost else {}
         )
-        say_json(found)
+        more = {} if images is None else {"images": _document(images_path(dataset), images)}
+        say_json(found | more)
     elif cost:
-        show_cost(manifest, cache_size, known)
+        show_cost(read, cache_size, known)
     else:
-        _show(dataset, manifest, everything=everything)
+        _show(dataset, manifest, images, everything=everything)
 
 
 def _manifest(
@@ -118,9 +125,12 @@ _COLUMN = 22
 _SUMMED = {"bytes_in": "images read", "bytes_out": "images stored"}
 
 
-def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
-    """Prints what a dataset holds: ten lines, each as wide as the terminal, or all of it."""
+def _show(dataset: str, manifest: Manifest, images: Manifest | None, *, everything: bool) -> None:
+    """Prints what a dataset holds: ten lines, each as wide as the terminal, or all of it. `images`: the
+    manifest of its images of any number."""
     rows = _rows(dataset, manifest)
+    if images is not None:
+        rows.insert(2, ("images", f"{images.count:,}, {_size(images)}, in {images_path(dataset)}"))
     say(dataset)
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
     if everything:
@@ -137,6 +147,12 @@ def _show(dataset: str, manifest: Manifest, *, everything: bool) -> None:
         )
 
 
+def _size(manifest: Manifest) -> str:
+    from fastload.common.progress import human_bytes
+
+    return f"{human_bytes(manifest.bytes)} in {counted(len(manifest.shards), 'shard')}"
+
+
 def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
     """Facts about a dataset, as names and texts; those that most people look for come first."""
     from fastload.common.progress import human_bytes
@@ -145,7 +161,7 @@ def _rows(dataset: str, manifest: Manifest) -> list[tuple[str, str]]:
     versions = _versions(dataset, manifest)
     rows = [
         ("samples", f"{manifest.count:,}"),
-        ("size", f"{human_bytes(manifest.bytes)} in {counted(len(manifest.shards), 'shard')}"),
+        ("size", _size(manifest)),
     ]
     if len(versions) > 1 or manifest.version > 1:
         rows.append(("version", f"{manifest.version} of {', '.join(map(str, versions))}"))

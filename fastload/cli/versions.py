@@ -42,12 +42,12 @@ def columns(
         typer.Argument(metavar="add|drop", help="Add the columns of a file, or drop fields."),
     ],
     what: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="FILE|NAME...",
             help="To add: a .csv or .tsv with a header line, or a .npy; to drop: names of fields.",
         ),
-    ],
+    ] = None,
     key: Annotated[
         str | None,
         typer.Option(
@@ -60,10 +60,33 @@ def columns(
             help="A column to add, as NAME or NAME:int, float, text, json; may be repeated; all by default."
         ),
     ] = None,
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            help="To add: input_ids of texts or conversations, by transformers' tokenizer in DIR.",
+            metavar="DIR",
+        ),
+    ] = None,
+    text: Annotated[str | None, typer.Option(help="Their field.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="The tokenizer's text for <image>.", metavar="TEXT")
+    ] = None,
 ) -> None:
     """Adds a file's columns to the fields of a packed dataset, or takes fields away, as a new version."""
     from fastload.versions.columns import add_columns, drop_columns
 
+    what = what or []
+    if tokenize is None and (text is not None or image is not None):
+        raise ArgumentError("--text and --image are for `fastload columns DATASET add --tokenize DIR`")
+    if tokenize is not None:
+        from fastload.versions.tokens import add_tokens
+
+        if action == "drop" or what or key is not None or column:
+            raise ArgumentError("--tokenize DIR adds fields by itself: give neither a file nor its columns")
+        made = add_tokens(dataset, tokenize, text=text, image=image)
+        samples, names = counted(made.samples, "sample"), ", ".join(made.names)
+        say(f"{dataset}: version {made.version}, {samples} with {names}")
+        return
     if action == "drop":
         if key is not None or column:
             raise ArgumentError("--key and --column are for `fastload columns DATASET add FILE`")

@@ -64,10 +64,15 @@ class OpenedDataset:
         self.in_records = {f.name for f in fields if f != image and not f.is_column}
         others = [f for f in fields if f != image]
         self.is_list = image.handler.is_list
+        # These lie in the samples' records, where these have the image: rows that were added do not.
+        added = {name for shard in self.reader.manifest.shards for name in shard.added}
         self.spatial = {
             f.name
             for f in fields
-            if not self.is_list and f.handler.in_native_row and (f in others or not f.is_rgb)
+            if not self.is_list
+            and f.handler.in_native_row
+            and (f in others or not f.is_rgb)
+            and f.name not in added
         }
         self.in_image = {f.name for f in others if f.handler.follows_image or f.handler.is_image}
         self.has_boxes = any(f.handler.owns_objects for f in fields)

@@ -473,7 +473,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         """Draws thumbnails of the first n samples, or of those at `indices`, as one Pillow image.
 
         They show images before the transform, in squares of `side` (16 to 1,024) pixels, with index, class
-        and delivered boxes, masks and instances. Needs the extra `pack`.
+        and delivered boxes, masks and instances; of lists of images all, by their own indices. Needs the
+        extra `pack`.
 
         Raises:
             ArgumentError: Pillow is not installed, or there are more than 1,024 samples.
@@ -487,6 +488,9 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
                 f"show() makes at most {SHOWN_MOST:,} thumbnails of 16 to 1,024 pixels, not "
                 f"{len(chosen):,} of {side!r}"
             )
+        if self.lists is not None:
+            images = self.listed(np.asarray(chosen, np.int64))[0].tolist()
+            return contact_sheet(self.lists.stored, images[:SHOWN_MOST], side)
         return contact_sheet(self, chosen, side)
 
     def set_epoch(self, epoch: int) -> None:

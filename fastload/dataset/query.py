@@ -460,7 +460,10 @@ class Columns:
                     break
                 found: list[tuple[int, bytes | None]]
                 if all(self._reader.is_added(index, name) for name in missing):
-                    found = [(0, self._reader.added_bytes(index, name)) for name in missing]
+                    found = [
+                        (self._fields[name].handler.entry, self._reader.added_bytes(index, name))
+                        for name in missing
+                    ]
                 else:
                     stored = self._reader.stored_fields(index)
                     found = [stored.get(column.number, (0, None)) for column in columns]

@@ -30,6 +30,7 @@ from fastload.doctor.rate import Rate, decoding_finding, measure_rate, needed_ra
 from fastload.errors import DatasetError, FastloadError, SampleError
 from fastload.packing.in_memory import in_memory
 from fastload.store import file_path
+from fastload.store.lists import images_path
 from fastload.store.manifest import dataset_folder
 from fastload.store.reader import DatasetFiles, DatasetReader
 
@@ -88,6 +89,9 @@ def dataset_findings(job: Job, dataset: str) -> Iterator[Finding]:
             return
         name = shown(dataset) if is_url(dataset) else dataset
         yield _dataset(reader, name, found.said)
+        if reader.schema.images is not None:  # which are what a loader reads
+            yield from dataset_findings(job, images_path(dataset))
+            return
         yield open_files(job, len(reader.manifest.shards))
         if not reader.count:
             return

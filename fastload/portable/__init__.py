@@ -30,6 +30,7 @@ NATIVE_ONLY = (
     "OnImages",
     "PackedDataset",
     "add_columns",
+    "add_tokens",
     "append",
     "attach",
     "concat",

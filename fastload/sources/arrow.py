@@ -205,6 +205,7 @@ class ArrowSource(NumberedInFiles):
         if not self._firsts[-1]:
             raise PackError(f"{self.title}: no row in it")
         self._columns = columns_of(self.title, self._schema, options)
+        self.image_list = self._columns.image_list
         self._file_columns = file_columns(self._schema)
         self._files_of: dict[int, bool] = {}
         if self._columns.has_pictures:
@@ -212,7 +213,7 @@ class ArrowSource(NumberedInFiles):
         self.fields, self.classes = self._columns.fields, self._columns.classes
         self.form = self._columns.form
         self.image_field, self.box_format = self._columns.image_field, self._columns.box_format
-        self.image_name, self.image_list = self._columns.image_name, self._columns.image_list
+        self.image_name = self._columns.image_name
         self.notices, self.label_limits = self._columns.notices, self._columns.label_limits
 
     def _add_file(self, number: int) -> None:

@@ -248,6 +248,11 @@ class DatasetSource:
         self._targets = False  # True if the second part of a sample is a target, also without boxes
         self._structure: Form | None = None  # of the second values of pairs, where it has parts
         item, first = self._first()
+        image_key, _ = self._split(item, 0)
+        if isinstance(item if image_key is None else item[image_key], list | tuple):
+            raise PackError(
+                f"{self.title}: a list is no image; give a PIL image, uint8 pixels, bytes or a path"
+            )
         is_pair = isinstance(item, tuple | list) and len(item) == 2 and not self._targets
         if is_pair and list(first) == [LABEL] and not object_members([first[LABEL]]):
             self._structure = structure_of([item[1], *self._seconds(item[1])], IMAGE_FIELD)

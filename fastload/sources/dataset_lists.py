@@ -135,8 +135,13 @@ def _is_list(value: object) -> bool:
 
 def open_dataset(dataset: Any, box_format: BoxFormat | None) -> Source:
     """The source of a Dataset. Raises PackError."""
-    key = list_key(dataset)
-    return DatasetSource(dataset, box_format) if key is None else ListsSource(dataset, key, box_format)
+    try:
+        return DatasetSource(dataset, box_format)
+    except PackError:
+        key = list_key(dataset)
+        if key is None:
+            raise
+        return ListsSource(dataset, key, box_format)
 
 
 OBJECT = Choice(

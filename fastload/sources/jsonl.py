@@ -198,13 +198,13 @@ def _open(given: Given) -> JsonlSource:
 
 
 def _is_list(path: str) -> bool:
-    """Returns True if a .json file holds a list."""
+    """Returns True if a .json file begins as a list of objects."""
     try:
         descriptor, _ = open_regular(path)
     except OSError:
         return False
     with open(descriptor, "rb") as file:
-        return file.read(256).lstrip()[:1] == b"["
+        return b"".join(file.read(256).split()).startswith(b"[{")
 
 
 FILE = Choice(

@@ -19,7 +19,14 @@ from fastload.common.urls import is_url
 from fastload.common.urls import shown as without_secrets
 from fastload.errors import ArgumentError, DatasetError
 from fastload.store.checked import Bad, get_int, get_list, get_object, get_str, shown
-from fastload.store.schema import CRC_COLUMN, FIELD_LIMIT, HIDDEN_COLUMNS, Schema, column_owner
+from fastload.store.schema import (
+    COUNT_DTYPE,
+    CRC_COLUMN,
+    FIELD_LIMIT,
+    HIDDEN_COLUMNS,
+    Schema,
+    column_owner,
+)
 
 SHARD_NAME = re.compile(r"shard-[0-9]{5,9}\.lmdb")
 SIDE_NAME = re.compile(r"(rows|values|index)-[0-9]{5,9}\.bin")
@@ -314,8 +321,10 @@ class ShardEntry:
         while self.fields is None and packed and packed[-1] in self.added:
             packed.pop()  # the file has no field of that name
         names = [field.name for field in after]
-        known = {name: part for name, part in self.added.items() if name in names}
-        default = packed == names[: len(packed)] and set(names[len(packed) :]) == known.keys()
+        known = {name: part for name, part in self.added.items() if column_owner(name) in names}
+        default = packed == names[: len(packed)] and set(names[len(packed) :]) == set(
+            map(column_owner, known)
+        )
         return replace(self, fields=None if default else tuple(packed), added=known)
 
     def packed_fields(self, schema: Schema) -> tuple[str, ...]:
@@ -552,12 +561,13 @@ def _parse_segment(value: object, what: str, *, sidecar: bool = False) -> Segmen
 
 def _parse_values(name: str, value: object, schema: Schema, stored: int, what: str) -> Segment:
     """The segment of an added field. Its size is checked here where the field's rows have a fixed one."""
-    known = next((field for field in schema if field.name == name), None)
-    if known is None or not known.handler.can_be_added:
+    known = next((field for field in schema if field.name == column_owner(name)), None)
+    is_count = known is not None and name in schema.hidden_names(known)
+    if known is None or not known.handler.can_be_added or (known.name != name and not is_count):
         raise Bad(f"values {what} were added for {shown(name)}, which is no field that could be added")
     part = _parse_segment(value, f"the values of field {name} {what}")
-    fixed = stored * known.row_bytes
-    if part.bytes != fixed if known.is_column else part.bytes < (stored + 1) * OFFSET_BYTES:
+    fixed = stored * (COUNT_DTYPE.itemsize if is_count else known.row_bytes)
+    if part.bytes != fixed if name in schema.columns else part.bytes < (stored + 1) * OFFSET_BYTES:
         raise Bad(f"the values of field {name} {what} have {part.bytes} bytes for {stored} samples")
     return part
 

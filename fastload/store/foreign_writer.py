@@ -109,7 +109,7 @@ def check_beside(schema: Schema, title: str) -> None:
     source."""
     for each in schema:
         wide = each.is_column and each.row_bytes > ROW_MOST
-        if each != schema.image and (wide or not each.handler.can_be_added):
+        if each != schema.image and (wide or each.is_varying or not each.handler.can_be_added):
             raise PackStoppedError(
                 f"{title}: field {each.name!r} ({each.kind}) cannot lie beside images that stay in a store: "
                 "pack the source with `fastload pack`"

@@ -770,8 +770,9 @@ class DatasetReader:
             if place is not None:
                 found[place | at & core.RECORD_INDEX] = kind, data
         for name in shard.added:
-            if not (field := self.schema[name]).is_column:
-                found[self.schema.number(name)] = field.handler.entry, self._added_bytes(index, name)
+            if name not in self.schema.columns:
+                entry = self.schema[name].handler.entry
+                found[self.schema.number(name)] = entry, self._added_bytes(index, name)
         return found
 
     def read_image(self, index: int, kind: int, data: bytes) -> tuple[int, bytes]:

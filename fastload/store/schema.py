@@ -30,6 +30,8 @@ HIDDEN_COLUMNS: Mapping[str, np.dtype[Any]] = {
     CRC_COLUMN: np.dtype("<u4"),
 }
 """Hidden columns of every dataset. `hidden_names` has those that a field adds."""
+COUNT_DTYPE = np.dtype("<i4")
+"""Dtype of the hidden columns that fields add."""
 FIELD_LIMIT = 1000
 
 
@@ -123,7 +125,7 @@ class Schema:
             if field.is_column:
                 own[field.name] = field.stored_dtype, tuple(side or 0 for side in field.shape)
         for name in (name for field in self.fields for name in self.hidden_names(field)):
-            own[name] = np.dtype("<i4"), ()
+            own[name] = COUNT_DTYPE, ()
         return own | {name: (dtype, ()) for name, dtype in HIDDEN_COLUMNS.items()}
 
     @cached_property

@@ -521,7 +521,7 @@ def _segments(manifest: Manifest) -> Iterator[tuple[Segment, int]]:
         if shard.rows is not None:
             yield shard.rows, 0
         for name, part in shard.added.items():
-            yield part, 0 if manifest.schema[name].is_column else shard.stored
+            yield part, 0 if name in manifest.schema.columns else shard.stored
         if shard.foreign is not None:
             for part in shard.foreign.segments:
                 yield part, 0 if part == shard.foreign.pages else shard.stored

@@ -5,6 +5,7 @@ from fastload.versions.append import AppendSummary, append
 from fastload.versions.columns import ColumnsSummary, add_columns, drop_columns
 from fastload.versions.concat import ConcatSummary, concat
 from fastload.versions.drop import DropSummary, PruneSummary, drop, prune
+from fastload.versions.tokens import add_tokens
 
 __all__ = [
     "AppendSummary",
@@ -13,6 +14,7 @@ __all__ = [
     "DropSummary",
     "PruneSummary",
     "add_columns",
+    "add_tokens",
     "append",
     "concat",
     "drop",

@@ -5,7 +5,7 @@ anew. Added columns come from a file: a .csv or .tsv with a header line, or a .n
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.common.files import expanded, read_regular
+from fastload.common.spill import Texts
 from fastload.common.system import available_cpus
 from fastload.errors import ArgumentError, PackError, printable
 from fastload.sources.pixels import read_npy
@@ -33,12 +34,14 @@ class NewColumn:
 
     Attributes:
         field: the field that it becomes.
-        values: a value for each row of the file: an array for int, float and array, else UTF-8 texts or
-            bytes.
+        values: a value for each row of the file: an array for int, float and array, else UTF-8 texts, bytes,
+            or encoded rows of any number.
+        counts: number of these rows, int32; None: the field has one value.
     """
 
     field: Field
-    values: npt.NDArray[Any] | list[bytes]
+    values: npt.NDArray[Any] | list[bytes] | Texts
+    counts: npt.NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True)
@@ -222,32 +225,57 @@ def add_columns(
         )
     found = read_columns(file, key, columns)
     with DatasetChange(path, _GO_ON) as change:
-        known = {field.name for field in change.manifest.schema}
-        for column in found.columns:
-            if column.field.name in known:
-                drop = f"`fastload columns {change.path} drop {column.field.name}`"
-                raise ArgumentError(
-                    f"{change.path} has a field {column.field.name!r} already: take it away first "
-                    f"({drop}), or name others"
-                )
-        schema = Schema((*change.manifest.schema, *(column.field for column in found.columns)))
+        check_names(change, (column.field for column in found.columns))
         with DatasetReader(change.path, manifest=change.manifest) as reader:
             order, unused = _order(reader, found, key)
-            shards = list(reader.manifest.shards)
-            for column in found.columns:
-                segments = change.write_segments("values", _segments(reader, column, order))
-                added = zip(shards, segments, strict=True)
-                shards = [
-                    replace(shard, added={**shard.added, column.field.name: part}) for shard, part in added
-                ]
-        before = change.manifest.schema
-        new = replace(
-            change.manifest, schema=schema, shards=tuple(shard.hiding(before, schema) for shard in shards)
-        )
-        manifest = change.commit(new)
-    return ColumnsSummary(
-        manifest.version, manifest.count, tuple(column.field.name for column in found.columns), unused
+            return replace(commit_columns(change, reader, found.columns, order), unused=unused)
+
+
+def check_names(change: DatasetChange, fields: Iterable[Field]) -> None:
+    """Raises ArgumentError: the dataset has a field of a new one's name."""
+    known = {field.name for field in change.manifest.schema}
+    for field in fields:
+        if field.name in known:
+            drop = f"`fastload columns {change.path} drop {field.name}`"
+            raise ArgumentError(
+                f"{change.path} has a field {field.name!r} already: take it away first "
+                f"({drop}), or name others"
+            )
+
+
+def commit_columns(
+    change: DatasetChange,
+    reader: DatasetReader,
+    columns: Sequence[NewColumn],
+    order: npt.NDArray[np.int64] | None = None,
+) -> ColumnsSummary:
+    """Adds columns as a new version.
+
+    Args:
+        change: the change under way.
+        reader: reader of the dataset as it is.
+        columns: the columns, whose names are none of its fields'.
+        order: the row of each sample; None: they are in order.
+    """
+    schema = Schema((*change.manifest.schema, *(column.field for column in columns)))
+    shards = list(reader.manifest.shards)
+    for column in columns:
+        parts = {column.field.name: column}
+        if column.counts is not None:
+            (name,) = schema.hidden_names(column.field)
+            parts[name] = replace(column, values=column.counts)
+        for name, part in parts.items():
+            segments = change.write_segments("values", _segments(reader, part, order))
+            shards = [
+                replace(shard, added={**shard.added, name: segment})
+                for shard, segment in zip(shards, segments, strict=True)
+            ]
+    before = change.manifest.schema
+    new = replace(
+        change.manifest, schema=schema, shards=tuple(shard.hiding(before, schema) for shard in shards)
     )
+    manifest = change.commit(new)
+    return ColumnsSummary(manifest.version, manifest.count, tuple(column.field.name for column in columns))
 
 
 def _order(
@@ -318,8 +346,9 @@ def _segments(reader: DatasetReader, column: NewColumn, order: npt.NDArray[np.in
     for number, shard in enumerate(reader.manifest.shards):
         at = slice(shard.first, shard.first + shard.count)
         rows = reader.counting(number)
-        if isinstance(column.values, list):
-            texts = column.values[at] if order is None else [column.values[row] for row in order[at].tolist()]
+        if not isinstance(column.values, np.ndarray):
+            places = range(at.start, at.stop) if order is None else order[at].tolist()
+            texts = [column.values[row] for row in places]
             if rows is not None:
                 placed = [b""] * shard.stored
                 for row, text in zip(rows.tolist(), texts, strict=True):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fastload.common.urls import is_remote, is_url, shown
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import DatasetError
+from fastload.store.lists import images_path
 from fastload.store.manifest import Manifest, dataset_folder
 from fastload.view.subject import PageSettings, Subject
 
@@ -32,6 +33,12 @@ def open_subject(
         opened = PackedDataset(dataset, version=version, storage_options=storage_options, timeout=timeout)
     else:
         opened = PackedDataset(dataset, version=version)
+    if opened.lists is not None:
+        opened.close()
+        raise DatasetError(
+            f"{shown(dataset)} has any number of images a sample: "
+            f"`fastload view {shown(images_path(dataset))}` shows them"
+        )
     if not opened.opened.knows_sizes:
         opened.close()
         raise DatasetError(

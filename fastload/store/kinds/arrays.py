@@ -70,6 +70,7 @@ class ArrayRowsKind(RowsKind):
     name = "array"
     is_array = True
     has_objects = True
+    can_be_added = True
     native_name = "rows"
 
     def row_shape(self, field: Field) -> tuple[int, ...]:
