@@ -75,6 +75,8 @@ SMALL = [
     "-DCYTHON_USE_UNICODE_INTERNALS=0",
     "-DCYTHON_USE_DICT_VERSIONS=0",
 ]
+SMALLEST = ["-Oz", "-fno-plt", "-fconserve-stack", "-DCYTHON_USE_FREELISTS=0", "-DCYTHON_FAST_THREAD_STATE=0"]
+"""Flags of what Cython writes, in a wheel."""
 FOR_WHEEL = os.environ.get("FASTLOAD_FOR_WHEEL", "") not in ("", "0")
 """True: the module has no docstrings, which nobody sees but who reads the sources, and is made as small as
 can be."""
@@ -203,7 +205,7 @@ class BuildNative(build_ext):
         archives = ["-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"]
         ext.extra_link_args = ["-pthread", *sanitizers[:1], *archives, *libs, "-lm"]
         self._werror = ["-Werror"] if os.environ.get("FASTLOAD_WERROR", "") not in ("", "0") else []
-        levels = [*FAST, *SMALL, CALLERS.pattern, *ROLLED, UNROLLED.pattern, PLAIN.pattern]
+        levels = [*FAST, *SMALL, *SMALLEST, CALLERS.pattern, *ROLLED, UNROLLED.pattern, PLAIN.pattern]
         stamp = self._flags_stamp("flags.txt", [*levels, *ext.extra_compile_args, *self._werror])
         Options.docstrings = not FOR_WHEEL
         written = Path(self.build_temp) / ("cython-bare" if FOR_WHEEL else "cython")
@@ -240,7 +242,7 @@ class BuildNative(build_ext):
             plain = PLAIN.fullmatch(source) and platform.machine() == "x86_64"
             level = ROLLED if UNROLLED.fullmatch(source) or plain else level
             if FOR_WHEEL and not of_csrc:
-                level = [*level, "-Oz"]
+                level = [*level, *SMALLEST]
             return list(
                 whole(
                     [source],
