@@ -226,6 +226,22 @@ def peers_chart() -> str:
     )
 
 
+def balance_chart() -> str:
+    """Patches of the heaviest of 8 ranks over their mean, by bins of TokenBatches and of first fit."""
+    rows = [
+        (f"{plan['way']}, {word}", plan[key] - 1, f"{plan[key] - 1:.1%}", plan["way"] == "TokenBatches")
+        for plan in reversed(result("documents")["plans"][:2])
+        for word, key in (("95th percentile", "patches_p95"), ("median", "patches_median"))
+    ]
+    notes = (
+        "Patches of the heaviest of 8 ranks above their mean,",
+        "of each step: what the others wait for. Bins of 8,192",
+        "tokens, documents as in LLaVA-instruct; bench_documents",
+    )
+    said = ", ".join(f"{name} {words}" for name, _, words, _ in rows)
+    return bars(f"Patches of the heaviest rank above the mean: {said}", rows, notes)
+
+
 def slot_life() -> str:
     """States of a slot: free, filling, ready, leased, and free again."""
     states = (
@@ -317,6 +333,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "slot": slot_life,
     "region": region,
     "cache": bucket_cache,
+    "balance": balance_chart,
 }
 
 
