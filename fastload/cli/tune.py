@@ -93,11 +93,15 @@ def _of_script(program: list[str], seconds: float, step_ms: float) -> dict[str, 
 def _of_dataset(dataset: str, seconds: float, step_ms: float, *, quiet: bool, **spec: Any) -> dict[str, Any]:
     from fastload.bench.harness import count_packed
     from fastload.bench.spec import TurnSpec
+    from fastload.store import Manifest
+    from fastload.store.lists import images_path
     from fastload.tune.dataset import DatasetLoop
 
     given = Path(expanded(dataset))
     with looked_at(dataset, spec["limit"]) as packed:
         folder = Path(expanded(packed))
+        if Manifest.load(folder).schema.images is not None:
+            folder = given = Path(images_path(folder))  # any number of images: these are what takes time
         turn = TurnSpec("fastload", str(folder.absolute()), images=count_packed(folder), **spec)
         work = {"dataset": given.name, "step_ms": step_ms, "seconds": seconds, **spec}
         return _document(
@@ -110,11 +114,13 @@ def _of_bucket(
 ) -> dict[str, Any]:
     from fastload import PackedDataset
     from fastload.bench.spec import TurnSpec
+    from fastload.store.lists import images_path
     from fastload.tune.caches import FETCHED
     from fastload.tune.dataset import DatasetLoop
 
     with closing(PackedDataset(url, **opening)) as dataset:
-        images = len(dataset)
+        url = url if dataset.lists is None else images_path(url)
+        images = len(dataset if dataset.lists is None else dataset.lists.stored)
     used = min(images, spec["limit"] or images, FETCHED)
     # Whole batches: an epoch fetches all of them.
     spec["limit"] = max(used - used % spec["batch_size"], min(used, spec["batch_size"]))

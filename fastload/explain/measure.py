@@ -173,6 +173,9 @@ def measure(plan: ExecutionPlan, dataset: NativeSource | None, stages: Sequence[
 
 
 def _of_plan(execution: ExecutionPlan, dataset: NativeSource) -> Costs:
+    if isinstance(dataset, PackedDataset) and dataset.lists is not None:  # its images one by one
+        stored = dataset.lists.stored
+        dataset = stored.delivering([stored.image_field], dataset.transform)
     indices, plan = evenly_spaced(len(dataset), SAMPLES), dataset.plan
     outputs = execution.outputs or dataset.images.outputs(plan, None, "CHW")
     native = _native(dataset, indices, outputs)

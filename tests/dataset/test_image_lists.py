@@ -216,6 +216,16 @@ def test_python_steps_get_each_image(packed: Path) -> None:
     assert [len(sample["images"]) for sample in dataset] == [len(row["images"]) for row in documents()]
 
 
+def test_reports_know_them(packed: Path) -> None:
+    """explain() measures the images, also with Python steps; health and show() work as ever."""
+    for steps in (CROP, [T.Resize((20, 20)), lambda image: image.float().mean()]):
+        with FastLoader(PackedDataset(packed, steps), 4, collate="list", num_workers=2) as loader:
+            assert len(list(loader)) == 4
+            assert "decode" in loader.explain(measure=True)
+            assert "samples/s" in str(loader.health.report())
+    assert PackedDataset(packed).show(4, side=32).size[0] > 6 * 32
+
+
 def test_several_views_are_refused(packed: Path) -> None:
     with pytest.raises(TransformError, match="take one view"):
         PackedDataset(packed, T.Views([T.RandomResizedCrop(20), T.RandomResizedCrop(10)]))[2]
