@@ -1,7 +1,7 @@
 """Documents for vision-language models: bins of tokens, their balance over ranks, and the memory of a plan;
 and patches of photographs, against transformers' processor under torch's DataLoader.
 
-    python benchmarks/bench_documents.py [--rounds 3] [--only plans patches] [--save documents]
+    python benchmarks/bench_documents.py [--rounds 3] [--only plans patches lists] [--save documents]
 
 Predictions: best fit over pools of some thousand documents leaves less than 1 % of the bins empty, and bins
 sorted by patches are balanced within 1.03 of the mean of a step. Patches take a fifth of the CPU time of
@@ -22,11 +22,15 @@ none (6 %), one (74 %), or 2, 3, 4 or 8.
 Patches: a turn is a process. Batches of 8, of at most 448 x 448 pixels an image, normalised float32, by two
 threads or workers; CPU time of all processes and images a second over whole epochs after the first. Ratios
 are of neighbours in a round, CPU time over fastload's.
+
+Lists: the same patches of samples of 1 to 4 images each, over those of the images by themselves, which are the
+same records: what samples of any number of images cost.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
@@ -191,15 +195,54 @@ def loader_of(way: str, photographs: Path) -> Iterable[Any]:
     return FastLoader(PackedDataset(folder, steps, fields=("image",)), 8, num_workers=2, shuffle=True)
 
 
+def listed(way: str, photographs: Path) -> Iterable[Any]:
+    """Batches of samples of 1 to 4 images, or of about as many of their images."""
+    out = common.WORK / f"documents-{photographs.name}-lists.fl"
+    files, lines, at = [path for path, _ in list_folder(photographs)], list[str](), 0
+    while at < len(files):
+        count = len(lines) % 4 + 1
+        lines.append(json.dumps({"images": [str(path) for path in files[at : at + count]]}))
+        at += count
+    if not out.exists():
+        source = out.with_suffix(".jsonl")
+        source.write_text("\n".join(lines))
+        pack(source, out, progress=False)
+    steps = [T.Patches(**LIMITS, dct_scale=False), T.Normalize(MEAN, STD)]
+    if way == "lists":
+        return FastLoader(PackedDataset(out, steps), 3, num_workers=2, shuffle=True)
+    alone = PackedDataset(out / "images", steps, fields={"images": "image"})
+    return FastLoader(alone, 8, num_workers=2, shuffle=True)
+
+
+def lists(arguments: argparse.Namespace) -> tuple[list[common.Json], list[common.Target]]:
+    """Turns of samples of several images, and of the images by themselves."""
+    folder = common.copies(common.corpus(arguments.corpus, "in500"), 2)
+    ratios = []
+    for _ in range(arguments.rounds):
+        told = {}
+        for way in ("alone", "lists"):
+            command = [sys.executable, __file__, "--turn", way, "--photographs", str(folder)]
+            told[way] = float(subprocess.check_output(command, text=True).split()[-2])
+        ratios.append(told["lists"] / told["alone"])
+    ratio = statistics.median(ratios)
+    common.console.print(f"samples of 1 to 4 images: CPU an image x {ratio:.3f} of the images by themselves")
+    return [{"way": "lists", "cpu": ratio}], [
+        common.Target("lists: CPU an image / the images alone", ratio, 1.1, at_most=True, digits=3)
+    ]
+
+
 def turn(way: str, photographs: Path) -> None:
     """Prints CPU seconds and seconds an image."""
-    loader = loader_of(way, photographs)
+    loader = (listed if way in ("lists", "alone") else loader_of)(way, photographs)
     for _ in loader:
         pass
     began, cpu, count = time.perf_counter(), tree_cpu_seconds(), 0
     while time.perf_counter() - began < SECONDS:
         count += sum(
-            len(batch["image"].image_grid_thw if isinstance(batch, dict) else batch[1]) for batch in loader
+            len(batch["image" if "image" in batch else "images"].image_grid_thw)
+            if isinstance(batch, dict)
+            else len(batch[1])
+            for batch in loader
         )
     sys.stdout.write(f"{(tree_cpu_seconds() - cpu) / count} {(time.perf_counter() - began) / count}\n")
 
@@ -245,7 +288,7 @@ def shown(rows: list[common.Json]) -> Table:
 def main() -> int:
     """Runs the parts that --only names."""
     parser = common.parser(__doc__, rounds=3)
-    parser.add_argument("--only", nargs="*", default=["plans", "patches"])
+    parser.add_argument("--only", nargs="*", default=["plans", "patches", "lists"])
     parser.add_argument("--plan", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--turn", metavar="WAY", help=argparse.SUPPRESS)
     parser.add_argument("--photographs", type=Path, help=argparse.SUPPRESS)
@@ -261,9 +304,10 @@ def main() -> int:
     if "plans" in arguments.only:
         result["plans"], found = plans(arguments)
         targets += found
-    if "patches" in arguments.only:
-        result["patches"], found = patches(arguments)
-        targets += found
+    for name, run in (("patches", patches), ("lists", lists)):
+        if name in arguments.only:
+            result[name], found = run(arguments)
+            targets += found
     return common.finish("documents", arguments, targets, **result)
 
 

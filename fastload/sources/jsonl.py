@@ -5,7 +5,8 @@ ms-swift and Qwen-VL have them, and documents of texts and images in order.
 |---|---|
 | `images`, `image` | its images: a path, a list of paths, of nulls and of objects with a `path`, or null |
 | parts of `messages` or `conversations` with `"type": "image"` | its images, where lines have neither of
-these | | other values | fields: int, float and text where all of the first lines have one, else JSON |
+these | | lists of numbers, where all of the first lines have one | an array of any number of rows |
+| other values | fields: int, float and text where all of the first lines have one, else JSON |
 """
 
 from __future__ import annotations
@@ -101,10 +102,18 @@ class JsonlSource:
             raise PackError(
                 f"{self.name(position)}: it has {other!r}, which none of the first {LOOKED_AT:,} samples has"
             )
-        for field in self.fields:
-            if row.get(field.name) is None and not field.handler.takes_null:
-                raise PackError(f"{self.name(position)}: it has no {field.name!r}")
-        return {field.name: row.get(field.name) for field in self.fields}, len(self._paths(position, row))
+        values = {field.name: self._value(position, field, row.get(field.name)) for field in self.fields}
+        return values, len(self._paths(position, row))
+
+    def _value(self, position: int, field: Field, value: Any) -> Value:
+        if value is None and not field.handler.takes_null:
+            raise PackError(f"{self.name(position)}: it has no {field.name!r}")
+        if not field.is_varying:
+            found: Value = value
+            return found
+        if value != [] and not (isinstance(value, list) and _dtype_of([value]) in ("int64", field.dtype)):
+            raise PackError(f"{self.name(position)}: its {field.name!r} is no list of numbers, as others are")
+        return np.array(value, field.dtype)
 
     def read(self, position: int) -> Item:
         values, _ = self.described(position)
@@ -187,7 +196,19 @@ def _path(part: object) -> str:
 def _field(name: str, values: Sequence[Any]) -> Field:
     if any(value is None for value in values):
         return Field(name, "json")
+    if all(isinstance(value, list) for value in values) and (dtype := _dtype_of(values)):
+        return Field(name, "array", dtype, (None,))
     return joint_field(name, values)
+
+
+def _dtype_of(lists: Sequence[list[Any]]) -> str:
+    """The dtype of the numbers in lists; "": there are none, or something else, or too large, is in them."""
+    kinds = {type(each) for numbers in lists for each in numbers}
+    if not kinds or not kinds <= {int, float}:
+        return ""
+    if any(not -(2**63) <= each < 2**63 for numbers in lists for each in numbers if type(each) is int):
+        return ""
+    return "float64" if float in kinds else "int64"
 
 
 def _open(given: Given) -> JsonlSource:

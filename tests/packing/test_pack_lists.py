@@ -82,6 +82,7 @@ def test_every_source_gives_the_images_of_each_sample(name: str, tmp_path: Path)
             assert sample["label"] == row["n"]
         else:
             values = sample["json"] if name == "tar" else sample
+            assert isinstance(values["ids"], list) == (name == "tar")
             ids = values["ids"] if isinstance(values["ids"], list) else values["ids"].tolist()
             assert (values["text"], values["n"], ids) == (row["text"], row["n"], row["ids"])
 
@@ -176,6 +177,9 @@ def test_lists_that_cannot_be_read(content: str, tmp_path: Path) -> None:
         ({"images": ["broken.jpg"]}, "image 0: "),
         ({"images": [], "new": 1}, "'new', which none of the first"),
         ({"images": [], "n": None}, "it has no 'n'"),
+        ({"images": [], "ids": [1, "x"]}, "its 'ids' is no list of numbers"),
+        ({"images": [], "ids": [0.5]}, "its 'ids' is no list of numbers"),
+        ({"images": [], "ids": [2**63]}, "its 'ids' is no list of numbers"),
     ],
 )
 def test_a_sample_that_cannot_be_packed_is_named_or_left_out(
