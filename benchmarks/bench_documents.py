@@ -23,8 +23,8 @@ Patches: a turn is a process. Batches of 8, of at most 448 x 448 pixels an image
 threads or workers; CPU time of all processes and images a second over whole epochs after the first. Ratios
 are of neighbours in a round, CPU time over fastload's.
 
-Lists: the same patches of samples of 1 to 4 images each, over those of the images by themselves, which are the
-same records: what samples of any number of images cost.
+Lists: the same patches of samples of 1 to 4 images each, over those of the images by themselves, which are
+the same records: what samples of any number of images cost.
 """
 
 from __future__ import annotations

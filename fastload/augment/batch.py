@@ -220,6 +220,11 @@ class AugmentBatch:
                 "AugmentBatch takes images of one size, and these are padded: end the transform at "
                 "one size, without pad_to="
             )
+        if not isinstance(images, torch.Tensor):
+            raise ArgumentError(
+                f"AugmentBatch takes an image a sample, and these are {type(images).__name__}: draw in the "
+                "transform, which native threads run"
+            )
         modules = sum(isinstance(op, KorniaOp) for op in self.ops)
         of_kornia = 0 < modules == len(self.ops)  # which takes any channels, and float64
         known = images.dtype in DTYPES or (of_kornia and images.dtype == torch.float64)

@@ -74,12 +74,14 @@ class PatchedImages(NamedTuple):
         patch, _, temporal = form
         grids = np.ones((len(sizes), 3), np.int64)
         grids[:, 1:] = sizes[:, ::-1] // patch
-        return cls(values.view(-1, channels * temporal * patch * patch), torch.from_numpy(grids))
+        size = channels * temporal * patch * patch
+        return cls(values.view(values.numel() // size, size), torch.from_numpy(grids))
 
     def changed(self, change: Callable[[torch.Tensor], torch.Tensor]) -> PatchedImages:
         """The images with `change` of all values, which it gets as RGB images (P, 3, rest, 1)."""
         values = self.pixel_values
-        return self._replace(pixel_values=change(values.view(len(values), 3, -1, 1)).view(values.shape))
+        images = values.view(len(values), 3, values.shape[1] // 3, 1)
+        return self._replace(pixel_values=change(images).view(values.shape))
 
 
 def joined_patches(images: Sequence[PatchedImages], **_: object) -> PatchedImages:

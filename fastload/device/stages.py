@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.batch.containers import Padded, PatchedImages, has_part, part_at, with_part
+from fastload.batch.containers import Flat, Padded, PatchedImages, has_part, part_at, with_part
 from fastload.device.to_float import Floats, TensorForm
 from fastload.errors import ArgumentError
 from fastload.store.form import Path
@@ -230,9 +230,13 @@ class StageCall:
             return self._with_objects(batch, image, objects, keyed, fields)
         if isinstance(images, PatchedImages) and isinstance(self.call, Floats):
             return changed(batch, (image,), (images.changed(self.call),))
-        if isinstance(images, Padded) and isinstance(self.call, Floats):
-            values = self.call(images.values).masked_fill_(~images.mask[:, None], 0)
-            return changed(batch, (image,), (images._replace(values=values),))
+        if isinstance(images, list) and isinstance(self.call, Floats):
+            raise ArgumentError(
+                f"batch_transform: {self.call!r} takes tensors, and samples have lists of images of their "
+                "own sizes: end the transform at one size"
+            )
+        if isinstance(images, Padded | Flat) and isinstance(self.call, Floats):
+            return changed(batch, (image,), (_floats_of(images, self.call),))
         if not self.labels:
             return changed(batch, (image,), (self.call(images, **keyed),))
         if label is None or not has_part(batch, label):
@@ -397,6 +401,16 @@ def places(batch: object, fields: BatchFields) -> tuple[Path, Path | None] | Non
     if isinstance(batch, dict):
         return ((fields.image,), (fields.label,)) if fields.image in batch else None
     return ((0,), (1,)) if isinstance(batch, list | tuple) and batch else None
+
+
+def _floats_of(images: Padded | Flat, floats: Floats) -> Padded | Flat:
+    """Images in one frame, or any number of images, as floats; what is padding stays zeros."""
+    if isinstance(images, Flat):
+        return images._replace(values=floats(images.values))
+    if images.values.ndim == 4:
+        return images._replace(values=floats(images.values).masked_fill_(~images.mask[:, None], 0))
+    values = floats(images.values.flatten(0, 1)).view(images.values.shape)
+    return images._replace(values=values.masked_fill_(~images.mask[:, :, None, None, None], 0))
 
 
 def changed(batch: object, at: Sequence[Path], values: Sequence[Any]) -> object:

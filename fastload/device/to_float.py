@@ -177,8 +177,8 @@ class TensorForm:
         return convert(images, dtype, None, None, memory_format)
 
     def one(self, image: object) -> Any:
-        """Converts one image."""
-        if isinstance(image, PatchedImages):
+        """Converts one image, or the images of a sample that has any number of them."""
+        if isinstance(image, PatchedImages) or (isinstance(image, Tensor) and image.ndim == 4):
             return self(image)
         return self(image.unsqueeze(0) if isinstance(image, Tensor) else image)[0]
 

@@ -16,6 +16,7 @@ from torch.utils.data import ConcatDataset, Subset
 import fastload
 from fastload import FastLoader, Flat, Mixture, PackedDataset, Padded, PatchedImages, TokenBatches
 from fastload import transforms as T
+from fastload.augment import AugmentBatch, ColorJitter
 from fastload.batch.sequences import PackSequences
 from fastload.errors import ArgumentError, BatchShapeError, SampleError, TransformError
 from fastload.store import DatasetReader
@@ -214,6 +215,37 @@ def test_python_steps_get_each_image(packed: Path) -> None:
     found = [epochs(dataset, 4, 1, collate="list", **engine) for engine in ENGINES]
     assert all(same(found[0], other) for other in found[1:])
     assert [len(sample["images"]) for sample in dataset] == [len(row["images"]) for row in documents()]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"dtype": torch.float16},
+        {"memory_format": torch.channels_last},
+        {"batch_transform": T.Normalize((0.5,) * 3, (0.2,) * 3)},
+        {"batch_transform": [T.ToFloat()], "dtype": torch.bfloat16},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("collate", ["list", "padded", "flat"])
+def test_forms_and_floats_of_batches(more: dict[str, Any], collate: str, packed: Path) -> None:
+    """dtype=, memory_format= and floats of whole batches are honoured on every engine, or refused alike."""
+    for steps in ([T.Resize((20, 20))], PATCHES, None):
+        if "batch_transform" in more and (collate == "list" or steps is None):
+            with pytest.raises(ArgumentError, match=r"as one tensor|of their own sizes"):
+                epochs(PackedDataset(packed, steps), num_workers=2, collate=collate, **more)
+            continue
+        first, *others = (
+            epochs(PackedDataset(packed, steps), count=1, collate=collate, **more, **engine)
+            for engine in ENGINES
+        )
+        assert all(same(first, other) for other in others)
+
+
+def test_what_augments_batches_says_what_it_takes(packed: Path) -> None:
+    augments = AugmentBatch([ColorJitter(brightness=0.5)])
+    with pytest.raises(ArgumentError, match="takes an image a sample, and these are Flat"):
+        epochs(PackedDataset(packed, CROP), collate="flat", num_workers=2, batch_transform=augments)
 
 
 def test_reports_know_them(packed: Path) -> None:

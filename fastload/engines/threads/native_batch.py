@@ -85,20 +85,20 @@ class SlotImages:
 
     def joined(self, start: int, stop: int, plan: Plan) -> Any:
         """Some rows that are the images of a sample, as `ImageLists.joined` has them; without a copy."""
-        if plan.patches is not None and start < stop:
+        if plan.patches is not None:
             return self._patched(slice(start, stop))
-        if plan.patches is None and plan.fixed_sizes is not None:
+        if plan.fixed_sizes is not None:
             return self._whole()[start:stop]
         return ImageLists.joined(plan, [self._sample(row) for row in range(start, stop)])
 
     def _patched(self, rows: slice) -> PatchedImages:
-        """The patches of some rows, which lie one right after another."""
+        """The patches of some rows, maybe of none, which lie one right after another."""
         output = self._output
         assert output.patches is not None
         assert self._places is not None
         places = self._places[rows]
         count = int(places[:, 1:].prod(axis=1).sum()) * output.channels * output.patches[2]
-        dtype, at = TORCH_DTYPES[output.dtype], int(places[0, 0])
+        dtype, at = TORCH_DTYPES[output.dtype], int(places[0, 0]) if len(places) else 0
         values = self._memory[at : at + count * dtype.itemsize].view(dtype)
         return PatchedImages.of(values, output.patches, output.channels, places[:, 1:])
 
