@@ -10,7 +10,7 @@ here, too. Everything else is a packed dataset.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,18 @@ from fastload.packing.attach_objects import attach_objects, rebase_objects
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
+from fastload.packing.lists import ImagesJob, pack_lists
 from fastload.packing.options import AttachKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside, refuse_swapped
 from fastload.packing.summary import PackSummary
 from fastload.sources import Item, LooseObjects, Placed, Source, open_source
 from fastload.sources.foreign import has_urls
 from fastload.sources.options import source_options
+from fastload.sources.protocol import Place, attribute_of
 from fastload.store import DatasetRewriter
 from fastload.store.entries import checked_base, resolved_base
 from fastload.store.kinds.codecs import CODECS
+from fastload.store.lists import images_path
 from fastload.store.shard import StoredPlace
 
 
@@ -78,7 +81,7 @@ def attach(
         refuse_swapped("attach", source, out)
         if run.overwrite:
             refuse_source_inside(source, out)
-        opened = open_source(source, source_options(given))
+        opened = open_source(source, source_options(given), lists=True)
     if not isinstance(opened, Source) or isinstance(opened, LooseObjects):
         if base is not None:
             raise ArgumentError(
@@ -97,10 +100,14 @@ def attach(
         raise ArgumentError("ray= is for URLs: files on a disk are attached by threads")
     if fields is not None:
         raise ArgumentError("fields= is for URLs: of files on a disk all fields are attached")
-    job = AttachJob(opened, opened, chosen)
+    lists = attribute_of(opened, "image_list")
+    job = AttachListsJob(opened, chosen) if lists else AttachJob(opened, opened, chosen)
     if base is not None:
         job.base = _checked_base(os.fspath(base), job.root, Path(expanded(out)))
-    return run_job(job, out, run)
+    if isinstance(job, AttachJob):
+        return run_job(job, out, run)
+    job.base = _above(job.base or job.root)
+    return pack_lists(opened, job, out, run)
 
 
 def rebase(
@@ -128,8 +135,12 @@ def rebase(
     """
     if is_remote(base):
         return rebase_objects(path, os.fspath(base), storage_options, timeout)
+    moved = expanded(base)
     with DatasetRewriter(path, "run `fastload rebase` again: nothing is lost") as rewriter:
-        rewriter.rebase(expanded(base))
+        if rewriter.manifest.schema.images is None:
+            rewriter.rebase(moved)
+        else:
+            rebase(images_path(path), _above(moved))
         return rewriter.manifest.count
 
 
@@ -165,26 +176,60 @@ class AttachJob(PackJob):
                 f"{item.name}: its image does not lie in one piece in a file: pack the source with "
                 "`fastload pack`"
             )
-        status = os.stat(place.path)
-        assert isinstance(encoded.data, bytes)
-        if (
-            place.size != len(encoded.data)
-            or encoded.data != item.image
-            or place.offset + place.size > status.st_size
-        ):
-            raise PackError(f"{item.name}: its file is being changed: attach it when it is written")
-        path = os.path.abspath(place.path)
-        inside = path.startswith(self.root + os.sep)
-        stored = StoredPlace(
-            path[len(self.root) + 1 :] if inside else path,
-            place.offset,
-            place.size,
-            core.crc32c(encoded.data),
-            status.st_size,
-            status.st_mtime_ns,
-        )
-        how = tuple("attached" if each == "kept" else each for each in encoded.how)
-        return replace(encoded, kind="place", data=stored.to_bytes(), how=how)
+        return _attached(encoded, item, place, self.root)
+
+
+class AttachListsJob(ImagesJob):
+    """A pack of the images of a source with an `image_list` that stores places. Attributes are those of
+    `AttachJob`."""
+
+    def __init__(self, source: Source, options: PackOptions) -> None:
+        super().__init__(source, options)
+        if not hasattr(source, "places"):
+            raise PackError(
+                f"{source.title}: its lists of images do not lie in files: pack it with `fastload pack`"
+            )
+        self._places: Callable[[int], Sequence[Place]] = source.places
+        folder = attribute_of(source, "folder") or source.title
+        self.base = self.root = os.path.abspath(expanded(folder))
+
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "attached": True}
+
+    def encoded(self, place: int, item: Item) -> list[tuple[Item, Encoded]]:
+        places = self._places(self.order[place])
+        return [
+            (one, _attached(form, one, at, self.root) if CODECS[form.kind].is_file else form)
+            for (one, form), at in zip(super().encoded(place, item), places, strict=False)
+        ]
+
+
+def _attached(encoded: Encoded, item: Item, place: Place, root: str) -> Encoded:
+    """The stored form of an image that stays in its file. Raises PackError if that has other bytes now."""
+    status = os.stat(place.path)
+    assert isinstance(encoded.data, bytes)
+    if (
+        place.size != len(encoded.data)
+        or encoded.data != item.image
+        or place.offset + place.size > status.st_size
+    ):
+        raise PackError(f"{item.name}: its file is being changed: attach it when it is written")
+    path = os.path.abspath(place.path)
+    stored = StoredPlace(
+        path[len(root) + 1 :] if path.startswith(root + os.sep) else path,
+        place.offset,
+        place.size,
+        core.crc32c(encoded.data),
+        status.st_size,
+        status.st_mtime_ns,
+    )
+    how = tuple("attached" if each == "kept" else each for each in encoded.how)
+    return replace(encoded, kind="place", data=stored.to_bytes(), how=how)
+
+
+def _above(base: str) -> str:
+    """A base of a dataset as that of the folder of its images names it."""
+    return os.path.join(os.pardir, base)
 
 
 def _root(source: Placed) -> str:

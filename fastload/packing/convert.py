@@ -21,7 +21,7 @@ from fastload.errors import PackError
 from fastload.packing.encode import Encoded
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
-from fastload.packing.lists import pack_lists
+from fastload.packing.lists import ImagesJob, pack_lists
 from fastload.packing.options import ConvertKeywords, PackOptions, RunOptions
 from fastload.packing.packer import refuse_source_inside
 from fastload.packing.summary import PackSummary
@@ -68,7 +68,8 @@ def convert(
     with DatasetReader(folder_files(source)) as reader:
         if reader.schema.images is not None:
             with DatasetReader(folder_files(images_path(source))) as images:
-                return pack_lists(PackedLists(reader, images), chosen, out, run)
+                lists = PackedLists(reader, images)
+                return pack_lists(lists, ImagesJob(lists, chosen), out, run)
         return run_job(ConvertJob(PackedSamples(reader), chosen), out, run)
 
 

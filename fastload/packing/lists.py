@@ -60,7 +60,7 @@ class _Images:
         """Returns None: they are written later."""
 
 
-class _ImagesJob(PackJob):
+class ImagesJob(PackJob):
     """A pack of the images of a source."""
 
     def __init__(self, source: Source, options: PackOptions) -> None:
@@ -89,17 +89,15 @@ class _ImagesJob(PackJob):
         return super().nothing_packed(tally)
 
 
-def pack_lists(
-    source: Source, options: PackOptions, out: str | os.PathLike[str], run: RunOptions
-) -> PackSummary:
-    """Packs a source with an `image_list`. Arguments, return value and errors are those of `pack`."""
+def pack_lists(source: Source, job: ImagesJob, out: str | os.PathLike[str], run: RunOptions) -> PackSummary:
+    """Packs a source with an `image_list`, whose images `job` packs. Arguments, return value and errors are
+    those of `pack`."""
     if run.ray is not None or run.from_cache is not None or run.shard_samples is not None:
         raise ArgumentError(
             "ray=, from_cache= and shard_samples= are for samples of one image: "
             f"{source.title} has any number ({attribute_of(source, 'image_list')})"
         )
     started = time.monotonic()
-    job = _ImagesJob(source, options)
     schema = Schema((Field(attribute_of(source, "image_list"), "images"), *source.fields))
     folder, open_writer = destination(out, run)
     writer = open_writer(
@@ -128,7 +126,7 @@ def pack_lists(
 class _Samples:
     """The samples of a source whose images are packed, on their way into their own dataset."""
 
-    def __init__(self, source: Source, job: PackJob, writer: DatasetWriter) -> None:
+    def __init__(self, source: Source, job: ImagesJob, writer: DatasetWriter) -> None:
         self._source, self._job, self._writer = source, job, writer
         self._list = attribute_of(source, "image_list")
 

@@ -14,7 +14,7 @@ from fastload.errors import PackError
 from fastload.packing.from_cache import reading_cache
 from fastload.packing.job import PackJob, run_job
 from fastload.packing.keywords import settled, takes_options
-from fastload.packing.lists import pack_lists
+from fastload.packing.lists import ImagesJob, pack_lists
 from fastload.packing.options import PackKeywords, PackOptions, RunOptions
 from fastload.packing.summary import PackSummary
 from fastload.sources import PATTERN_MARKS, LooseObjects, is_packed, open_source
@@ -56,7 +56,7 @@ def pack(source: object, out: str | os.PathLike[str], **options: Unpack[PackKeyw
     if not is_remote(out) and (has_urls(source) or isinstance(opened, LooseObjects)):  # they are the source's
         run = replace(run, storage_options=None, timeout=None)
     if attribute_of(opened, "image_list"):
-        return pack_lists(opened, chosen, out, run)
+        return pack_lists(opened, ImagesJob(opened, chosen), out, run)
     job = PackJob(opened, chosen)
     if run.ray is None:
         with reading_cache(job.source, run.from_cache) as taken:

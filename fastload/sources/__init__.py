@@ -72,7 +72,7 @@ def open_source(source: object, options: SourceOptions = NOTHING_GIVEN, *, lists
     found = checked(choose(Given(given, options)), options)
     if not lists and (name := attribute_of(found, "image_list")):
         raise PackError(
-            f"{found.title}: samples have any number of images ({name}), which `fastload pack` alone takes"
+            f"{found.title}: samples have any number of images ({name}), which `pack` and `attach` take"
         )
     return found
 

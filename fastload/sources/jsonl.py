@@ -22,7 +22,7 @@ from fastload.common.files import open_regular, read_regular
 from fastload.errors import ArgumentError, PackError
 from fastload.sources.dataset import joint_field
 from fastload.sources.options import TableOptions
-from fastload.sources.protocol import Choice, FileRanges, Given, Item, Value
+from fastload.sources.protocol import Choice, FileRanges, Given, Item, Place, Value
 from fastload.store import Field
 from fastload.store.checked import JSON_BYTES, parse_json
 
@@ -52,7 +52,7 @@ class JsonlSource:
 
     def __init__(self, path: str, folder: str | None = None) -> None:
         self.title = path
-        self._folder = os.path.dirname(path) if folder is None else folder
+        self.folder = os.path.dirname(path) if folder is None else folder
         self._ranges = FileRanges([path])
         self._unit = "entry" if path.lower().endswith(".json") else "line"
         try:
@@ -120,6 +120,10 @@ class JsonlSource:
         images = [read_regular(path) for path in self._paths(position, self._row(position))]
         return Item(self.name(position), b"", values, images=images)
 
+    def places(self, position: int) -> list[Place]:
+        """Places of a sample's images."""
+        return [Place(path, 0, os.path.getsize(path)) for path in self._paths(position, self._row(position))]
+
     def _paths(self, position: int, row: Mapping[str, Any]) -> list[str]:
         """The files of a sample's images."""
         if self._keys[0] in _KEYS:
@@ -130,7 +134,7 @@ class JsonlSource:
         paths = [_path(part) for part in parts if part is not None]
         if "" in paths:
             raise PackError(f"{self.name(position)}: an image is neither a path nor an object with one")
-        return [os.path.join(self._folder, path) for path in paths]
+        return [os.path.join(self.folder, path) for path in paths]
 
     def _row(self, position: int) -> Mapping[str, Any]:
         start, end = self._places[position].tolist()

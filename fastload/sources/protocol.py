@@ -221,8 +221,9 @@ ABSENT: Mapping[str, Any] = MappingProxyType(
         "notices": (),
         # Samples have one image each; else the name of their field of any number of them: `read` gives them
         # as Item.images. With `described(position)` the source gives a sample's values and the number of its
-        # images without reading these
+        # images without reading these, with `places(position)` the Place of each, where they lie in files
         "image_list": "",
+        "folder": "",  # its files lie where it does; else their folder
         "image_name": None,  # it has one image; else the name of the one that the user chose
         "box_format": None,  # there is no column of objects; else the format of the boxes in it
     }

@@ -125,7 +125,7 @@ class TarSamples(Listed):
 
     def __init__(self, tars: Tars) -> None:
         self.title, self.paths, self._rows = tars.title, tars.paths, tars.rows
-        self._left_out = tars.left_out
+        self._left_out, self.folder = tars.left_out, os.path.dirname(tars.paths[0])
         self._ranges = FileRanges(self.paths)
 
     @property
@@ -162,6 +162,11 @@ class TarSamples(Listed):
         """The numbered pictures of a sample, in order."""
         parts = [part for part in self._sample(position)[2] if _is_listed(part[0])]
         return sorted(parts, key=lambda part: int(part[0].partition(".")[0]))
+
+    def places(self, position: int) -> list[Place]:
+        """Places of these pictures."""
+        path = self.paths[self._sample(position)[0]]
+        return [Place(path, offset, size) for _, offset, size in self._images(position)]
 
     def _listed(self, position: int) -> list[bytes]:
         """The files of these pictures."""

@@ -186,6 +186,11 @@ class UnpackedSource(Listed):
         path = self.name(position)
         return Place(path, 0, file_stamp(path)[0])
 
+    def places(self, position: int) -> list[Place]:
+        """Places of a sample's images."""
+        paths = (os.path.join(self.title, path) for path in self._paths(position))
+        return [Place(path, 0, os.path.getsize(path)) for path in paths]
+
     def read(self, position: int) -> Item:
         line = self._parsed(position)
         values = {field.name: self._value(field, line, position) for field in self.fields}

@@ -25,12 +25,12 @@ from documents import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pictures import by_pillow
+from pictures import by_pillow, photo
 
 import fastload
 from fastload import PackedDataset
 from fastload.errors import ArgumentError, DatasetError, PackError, PackStoppedError
-from fastload.packing import attach, convert, export, index, unpack, verify
+from fastload.packing import convert, export, index, unpack, verify
 from fastload.packing.lists import _Samples
 from fastload.sources.jsonl import JsonlSource
 from fastload.store import DatasetReader, Field, Schema
@@ -369,8 +369,9 @@ def test_changes_of_samples_leave_the_images(packed: Path, tmp_path: Path) -> No
     ):
         with pytest.raises(PackError, match="any number of images"):
             refused()
-    with pytest.raises(PackError, match="which `fastload pack` alone"):
-        attach(str(tmp_path / "a.parquet"), tmp_path / "attached.fl")
+    fastload.pack([(photo(1, 40, 30), 0)], tmp_path / "single.fl")
+    with pytest.raises(PackError, match="which `pack` and `attach` take"):
+        append(tmp_path / "single.fl", str(tmp_path / "a.parquet"))
     with pytest.raises(ArgumentError, match="shard_samples"):
         fastload.pack(Documents(), tmp_path / "x.fl", shard_samples=3)
 
