@@ -261,10 +261,10 @@ static fl_code op_patch_grid(resolving *r, const fl_op *op) {
 }
 
 /* Start of a crop of `want` along a side of `have`: padding first when the image is smaller, then the centre,
- * halves rounded to even, as torchvision does. */
-static int64_t centre(int64_t have, int64_t want) {
+ * halves rounded to even, as torchvision does, or down. */
+static int64_t centre(int64_t have, int64_t want, bool floors) {
     if (want > have) return -((want - have) / 2);
-    return (int64_t)rint((double)(have - want) / 2.0);
+    return floors ? (have - want) / 2 : (int64_t)rint((double)(have - want) / 2.0);
 }
 
 static void op_center_crop(resolving *r, const fl_op *op) {
@@ -274,8 +274,8 @@ static void op_center_crop(resolving *r, const fl_op *op) {
         g->mask_fill = 0;
     }
     crop(r, FL_STEP_CROP,
-         (fl_rect){centre(g->window.width, op->width), centre(g->window.height, op->height), op->width,
-                   op->height});
+         (fl_rect){centre(g->window.width, op->width, op->floors),
+                   centre(g->window.height, op->height, op->floors), op->width, op->height});
 }
 
 static fl_code op_corner_crop(resolving *r, const fl_op *op) {

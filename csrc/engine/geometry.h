@@ -23,7 +23,7 @@ typedef enum fl_op_kind {
     /* width x height; height == 0: width is the shorter side, max_size caps the longer; both 0: the
      * longer is max_size */
     FL_OP_RESIZE = 2,
-    FL_OP_CENTER_CROP = 3, /* width x height, padded with black where the image is smaller */
+    FL_OP_CENTER_CROP = 3, /* width x height, padded with black where the image is smaller; floors */
     FL_OP_RANDOM_CROP = 4, /* width x height, padding[left, top, right, bottom], pad_if_needed, fill */
     FL_OP_HFLIP = 5, /* p */
     FL_OP_VFLIP = 6, /* p */
@@ -81,6 +81,7 @@ typedef struct fl_op {
     uint32_t padding[4];
     bool pad_if_needed;
     bool right, bottom; /* which corner */
+    bool floors; /* half of an odd cut is rounded down, and not to the even number */
     bool exchange; /* a flip that is done exchanges the keypoints of each pair */
     bool late; /* a flip that comes after a warp */
     uint8_t fill[3];

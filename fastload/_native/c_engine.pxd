@@ -105,7 +105,7 @@ cdef extern from "engine/geometry.h" nogil:
         double ratio[2]
         double p
         uint32_t padding[4]
-        bint pad_if_needed, right, bottom, exchange, late
+        bint pad_if_needed, right, bottom, floors, exchange, late
         uint8_t fill[3]
         uint16_t mask_fill
         int filter

@@ -119,6 +119,7 @@ cdef class Program:
         out.pad_if_needed = op.get("pad_if_needed", False)
         out.right = op.get("right", False)
         out.bottom = op.get("bottom", False)
+        out.floors = op.get("floors", False)
         out.exchange = op.get("exchange", False)
         out.late = op.get("late", False)
         out.filter = _FILTERS[op.get("filter", "bilinear")]

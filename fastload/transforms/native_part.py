@@ -326,7 +326,7 @@ _OPS: Mapping[type[T.Transform], Callable[[Any], dict[str, Any]]] = {
     T.RandomVerticalFlip: lambda s: {"kind": "vflip", "p": s.p},
     T.RandomResizedCrop: lambda s: _sized("resized_crop", s, scale=s.scale, ratio=s.ratio),
     T.Resize: _resize,
-    T.CenterCrop: lambda s: _sized("center_crop", s),
+    T.CenterCrop: lambda s: _sized("center_crop", s, floors=s.floor),
     CornerCrop: lambda s: _sized("corner_crop", s, right=s.right, bottom=s.bottom),
     T.RandomCrop: lambda s: _sized(
         "random_crop", s, padding=s.padding, pad_if_needed=s.pad_if_needed, **_filled(s)

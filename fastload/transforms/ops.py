@@ -200,9 +200,11 @@ class CenterCrop(Transform):
 
     Args:
         size: an int (square) or (height, width).
+        floor: rounds down, as Hugging Face's processors do.
     """
 
     size: SizeArgument
+    floor: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", size_pair(self.size, "CenterCrop"))

@@ -59,6 +59,45 @@ def test_what_the_processor_makes(options: dict[str, Any], photos: Path, tmp_pat
         assert (differ * std.view(1, 3, 1) * unit).max() <= 1.001
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("clip.image_processing_clip:CLIPImageProcessor", {}),
+        (
+            "clip.image_processing_clip:CLIPImageProcessor",
+            {"size": {"shortest_edge": 63}, "crop_size": {"height": 50, "width": 52}},
+        ),
+        (
+            "clip.image_processing_clip:CLIPImageProcessor",
+            {"size": 41, "crop_size": 90, "do_normalize": False},
+        ),
+        ("clip.image_processing_clip:CLIPImageProcessor", {"do_resize": False, "crop_size": 31}),
+        ("clip.image_processing_pil_clip:CLIPImageProcessorPil", {"size": {"shortest_edge": 36}}),
+        ("siglip.image_processing_siglip:SiglipImageProcessor", {}),
+        ("siglip.image_processing_siglip:SiglipImageProcessor", {"size": 48, "resample": 2}),
+        ("vit.image_processing_vit:ViTImageProcessor", {}),
+        ("vit.image_processing_vit:ViTImageProcessor", {"do_rescale": False, "do_normalize": False}),
+    ],
+    ids=str,
+)
+def test_what_processors_of_one_size_make(
+    kind: str, options: dict[str, Any], photos: Path, tmp_path: Path
+) -> None:
+    """The same part of each image, within a level of a byte; odd margins, too."""
+    module, _, name = kind.partition(":")
+    theirs = getattr(pytest.importorskip(f"transformers.models.{module}"), name)(**options)
+    theirs.save_pretrained(tmp_path)
+    steps = fastload.processor(tmp_path, dct_scale=False)
+    bytes_of, made = PackedDataset(photos), PackedDataset(photos, steps)
+    std = torch.tensor(steps[-1].std) if isinstance(steps[-1], Normalize) else torch.ones(3)
+    unit = 1 if theirs.do_rescale is False else 255
+    for index in range(len(made)):
+        image = Image.fromarray(bytes_of[index][0].permute(1, 2, 0).numpy())
+        expected = torch.as_tensor(theirs(images=[image], return_tensors="pt")["pixel_values"][0])
+        differ = (made[index][0].double() - expected).abs() * std.view(3, 1, 1) * unit
+        assert differ.max() <= 1.001
+
+
 def written(folder: Path, **config: Any) -> Path:
     path = folder / "preprocessor_config.json"
     path.write_text(json.dumps({"image_processor_type": "Qwen2VLImageProcessor", **config}))
@@ -82,8 +121,20 @@ def test_older_and_newer_files(tmp_path: Path) -> None:
     ("config", "message"),
     [
         (
-            {"image_processor_type": "CLIPImageProcessor"},
-            "'CLIPImageProcessor'; native is Qwen2VLImageProcessor",
+            {"image_processor_type": "SamImageProcessor"},
+            "'SamImageProcessor'; native are Qwen2VLImageProcessor, CLIPImageProcessor, SiglipImageProcessor",
+        ),
+        (
+            {"image_processor_type": "CLIPImageProcessor", "size": {"longest_edge": 5}},
+            "size is {'longest_edge': 5}; native are height and width, or shortest_edge",
+        ),
+        (
+            {"image_processor_type": "CLIPImageProcessor", "crop_size": True},
+            "crop_size is True; native are height and width",
+        ),
+        (
+            {"image_processor_type": "ViTImageProcessor", "do_pad": True},
+            "do_pad is True, which is not native",
         ),
         ({"do_resize": False}, "do_resize is false"),
         ({"resample": 1}, r"resample is 1; native are 2 \(bilinear\)"),
