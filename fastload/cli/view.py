@@ -60,7 +60,7 @@ def view(
     with looked_at(dataset) as path, ExitStack() as opened:
         options = parsed_options(storage_options), parsed_timeout(timeout)
         subject = open_subject(path, settings, version, *options, name=dataset)
-        opened.enter_context(closing(subject.dataset))
+        opened.enter_context(closing(subject))
         if html is not None:
             say(f"{counted(write_report(subject, expanded(html)), 'sample')}: {html}")
             return

@@ -97,7 +97,7 @@ class SampleDraws:
     def _moving(self, transform: object) -> PackedDataset:
         """The dataset with the transform: with all that lies in the image, or the image alone where the
         transform does not take more."""
-        dataset = self._subject.dataset
+        dataset = self._subject.whole.dataset
         names = [
             name for name in dataset.fields if name == dataset.image_field or name in dataset.opened.spatial
         ]
@@ -119,9 +119,11 @@ class SampleDraws:
         ]
 
     def sample(self, index: int, seed: int, epoch: int) -> Any:
-        """The sample as the dataset makes it, a dict by field. Raises SampleError, and whatever steps in
-        Python raise."""
+        """The sample as the dataset makes it, a dict by field; of a list the one that has it. Raises
+        SampleError, and whatever steps in Python raise."""
         drawing = self._dataset.drawing(checked_seed(seed), checked_epoch(epoch))
+        if self._subject.samples is not None:
+            index, _ = self._subject.place(index)
         if not drawing.plan.python:
             return drawing[index]
         with self._lock, kept_state():
@@ -207,6 +209,8 @@ class SampleDraws:
             reason = f"a step of the transform failed: {type(error).__name__}: {error}"
             raise SampleError(f"sample {index}: {reason}", index=index, reason=reason) from error
         image = sample.get(self._dataset.image_field) if isinstance(sample, dict) else None
+        if self._subject.samples is not None and isinstance(image, list | torch.Tensor):
+            image = image[self._subject.place(index)[1]]
         images = tuple(image) if isinstance(image, list | tuple) else (image,)
         if not all(isinstance(each, torch.Tensor) and each.ndim == 3 for each in images):
             raise SampleError(

@@ -69,7 +69,7 @@ class Facts:
         charts = [
             _chart(f"{name} of the image, pixels", name, self._column(column, chosen))
             for name, column in (("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN))
-            if reader.manifest.knows_sizes
+            if reader.manifest.knows_sizes and reader.schema.images is None
         ]
         for field in reader.schema:
             charts += self._charts(field, chosen)
@@ -92,7 +92,7 @@ class Facts:
 
     def _charts(self, field: Field, chosen: Sequence[int]) -> list[dict[str, Any] | None]:
         reader = self._subject.dataset.opened.reader
-        if field.is_varying:
+        if field.is_varying or field.handler.is_list:
             if field.of:  # as many rows as there are boxes
                 return []
             (hidden,) = reader.schema.hidden_names(field)

@@ -25,18 +25,24 @@ class Listing:
         self._found: Kept[Sequence[int]] = Kept(_CONDITIONS)
 
     def indices(self, where: str) -> Sequence[int]:
-        """Indices of the samples for which an SQL condition is true, ascending: an int64 array or a range; of
-        all for "".
+        """Indices of the images of samples for which an SQL condition is true, ascending: an int64 array or
+        a range; of all for "".
 
         Raises:
             ArgumentError: it is no condition; see PackedDataset.where(), which lets it read nothing but the
                 dataset.
             SampleError: a record that it needs is damaged.
         """
-        dataset = self._subject.dataset
-        if not where.strip():
+        subject, dataset = self._subject, self._subject.whole.dataset
+        every = not where.strip()
+        if every and subject.samples is None:
             return range(len(dataset))
-        return self._found.get(where, lambda: dataset.where(where).indices)
+
+        def find() -> Sequence[int]:
+            chosen = range(len(dataset)) if every else dataset.where(where).indices
+            return chosen if subject.samples is None else subject.images(chosen)
+
+        return self._found.get(where, find)
 
     def rows(self, where: str, start: int, count: int) -> dict[str, Any]:
         """Samples at positions start .. start+count-1: `total`, and `rows` of [index, label, width, height].

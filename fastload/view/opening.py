@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from fastload.common.urls import is_remote, is_url, shown
 from fastload.dataset.packed import PackedDataset
@@ -29,16 +30,12 @@ def open_subject(
         DatasetError: it is no packed dataset, is damaged, or has no such version.
         RemoteError: the store does not answer.
     """
-    if is_remote(dataset) or Manifest.load(dataset_folder(dataset), version).is_foreign:
-        opened = PackedDataset(dataset, version=version, storage_options=storage_options, timeout=timeout)
-    else:
-        opened = PackedDataset(dataset, version=version)
-    if opened.lists is not None:
-        opened.close()
-        raise DatasetError(
-            f"{shown(dataset)} has any number of images a sample: "
-            f"`fastload view {shown(images_path(dataset))}` shows them"
-        )
+    far = is_remote(dataset) or Manifest.load(dataset_folder(dataset), version).is_foreign
+    given: dict[str, Any] = {"storage_options": storage_options, "timeout": timeout} if far else {}
+    opened = PackedDataset(dataset, version=version, **given)
+    samples = None if opened.lists is None else opened
+    if samples is not None:
+        opened = PackedDataset(images_path(dataset), **given)
     if not opened.opened.knows_sizes:
         opened.close()
         raise DatasetError(
@@ -46,4 +43,4 @@ def open_subject(
             "them again with --check structure, or look at some by PackedDataset.show"
         )
     name = name or dataset
-    return Subject(shown(name) if is_url(name) else name, opened, settings)
+    return Subject(shown(name) if is_url(name) else name, opened, settings, samples)

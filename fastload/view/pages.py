@@ -48,7 +48,7 @@ class Pages:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self.listing, self.pictures = Listing(subject), Pictures(subject)
-        self.facts, self.draws = Facts(subject), SampleDraws(subject)
+        self.facts, self.draws = Facts(subject.whole), SampleDraws(subject)
         self._documents: Mapping[str, Callable[[Query], Any]] = {
             "dataset": lambda query: self.dataset(),
             "rows": lambda query: self.listing.rows(
@@ -106,12 +106,14 @@ class Pages:
         dataset, settings = subject.dataset, subject.settings
         reader = dataset.opened.reader
         return {
-            "path": subject.path,
+            "path": subject.path if subject.samples is None else f"{subject.path}: all images of samples",
             "samples": len(dataset),
             "version": dataset.version,
             "bytes": reader.manifest.bytes,
             "shards": len(reader.manifest.shards),
-            "fields": [[field.name, field.describe()] for field in reader.schema],
+            "fields": [
+                [field.name, field.describe()] for field in subject.whole.dataset.opened.reader.schema
+            ],
             "label": subject.label,
             "marked": any(map(is_marked, reader.schema)),
             "where": settings.where,
@@ -134,6 +136,8 @@ class Pages:
 
 def _example(subject: Subject) -> str:
     """A condition over columns that the dataset has, as an example for the search."""
+    if (lists := subject.whole.dataset.opened.reader.schema.images) is not None:
+        return f"{lists.name}_count > 1"
     numbers = [
         field.name
         for field in subject.dataset.opened.reader.schema

@@ -26,7 +26,7 @@ def sample_document(subject: Subject, index: int) -> dict[str, Any]:
     Raises:
         SampleError: its record cannot be read.
     """
-    dataset, reader = subject.dataset, subject.dataset.opened.reader
+    reader = subject.dataset.opened.reader
     values = _values(subject, index, reader.schema)
     height, width = stored_size(reader, index)
     label = subject.label
@@ -36,13 +36,26 @@ def sample_document(subject: Subject, index: int) -> dict[str, Any]:
         "size": [width, height],
         "images": [_image(subject, index, field) for field in reader.schema if field.handler.is_image],
         "layers": _layers(subject, index, values),
-        "fields": [
-            {"name": field.name, "kind": field.describe(), "text": _text(subject, field, values)}
-            for field in reader.schema
-            if field.name in dataset.fields and not field.handler.has_pixels
-        ],
+        "fields": _fields(subject, values) if subject.samples is None else _of_whole(subject, index),
         "facts": _facts(subject, index),
     }
+
+
+def _fields(subject: Subject, values: dict[str, Any]) -> list[dict[str, str]]:
+    dataset = subject.dataset
+    return [
+        {"name": field.name, "kind": field.describe(), "text": _text(subject, field, values)}
+        for field in dataset.opened.reader.schema
+        if field.name in dataset.fields and field.name in values and not field.handler.has_pixels
+    ]
+
+
+def _of_whole(subject: Subject, image: int) -> list[dict[str, str]]:
+    """The fields of the sample that an image is one of."""
+    sample, number = subject.place(image)
+    others = [field for field in subject.whole.dataset.opened.reader.schema if not field.handler.is_list]
+    about = {"name": "sample", "kind": "", "text": f"{sample}, its image {number}"}
+    return [about, *_fields(subject.whole, _values(subject.whole, sample, others))]
 
 
 def layers_document(subject: Subject, index: int, side: int) -> dict[str, Any]:

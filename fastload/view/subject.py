@@ -7,10 +7,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from fastload.common.positions import evenly
 from fastload.dataset.packed import PackedDataset
+from fastload.errors import ArgumentError
 from fastload.store.labels import class_name, label_field
 
 Value = TypeVar("Value")
@@ -44,6 +49,7 @@ class Subject:
         path: the folder or the URL, without secrets.
         dataset: the dataset, without a transform and with all its fields.
         settings: settings of the page.
+        samples: the dataset whose samples' images `dataset` has; None: a sample is an image.
         bad: sentences of the samples that could not be shown, by index; at most BAD_MOST. Written under
             `lock`.
     """
@@ -51,11 +57,46 @@ class Subject:
     path: str
     dataset: PackedDataset
     settings: PageSettings
+    samples: PackedDataset | None = None
     bad: dict[int, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.dataset.opened.decoder  # noqa: B018 -- made here, and not by several threads at once
+
+    @cached_property
+    def whole(self) -> Subject:
+        """The samples as a page reads them, where a sample is no image."""
+        return self if self.samples is None else Subject(self.path, self.samples, self.settings)
+
+    @cached_property
+    def _spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The number of each sample's first image, and their count."""
+        reader = self.whole.dataset.opened.reader
+        assert reader.schema.images is not None
+        names = reader.schema.images.name, *reader.schema.hidden_names(reader.schema.images)
+        first, count = (np.asarray(reader.column(name), np.int64) for name in names)
+        return first, count
+
+    def images(self, samples: Sequence[int]) -> Any:
+        """The images of some samples in order, int64 (I,)."""
+        first, count = (each[np.asarray(samples, np.int64)] for each in self._spans)
+        return np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+
+    def place(self, image: int) -> tuple[int, int]:
+        """The sample that an image is of, and its number in it. Raises ArgumentError: it is of none."""
+        first, count = self._spans
+        sample = int(np.searchsorted(first, image, "right")) - 1
+        number = image - int(first[sample])
+        if sample < 0 or number >= count[sample]:
+            raise ArgumentError(f"image {image} is of no sample of this version")
+        return sample, number
+
+    def close(self) -> None:
+        """Closes the dataset."""
+        self.dataset.close()
+        if self.samples is not None:
+            self.samples.close()
 
     @property
     def label(self) -> str | None:

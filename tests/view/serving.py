@@ -70,4 +70,4 @@ def serving(path: Path | str, settings: PageSettings | None = None, **options: A
             site.cookie = headers["set-cookie"].partition(";")[0]
             yield site
     finally:
-        subject.dataset.close()
+        subject.close()
