@@ -94,7 +94,11 @@ def columns(
         say(f"{dataset}: version {summary.version}, without {', '.join(summary.names)}")
         return
     if len(what) != 1:
-        raise ArgumentError(f"{len(what)} files are named; add one at a time")
+        raise ArgumentError(
+            f"{len(what)} files are named: add one at a time"
+            if what
+            else "no file is named: name one, or give --tokenize DIR"
+        )
     summary = add_columns(dataset, what[0], key=key, columns=column or None)
     unused = (
         f"; {counted(summary.unused, 'row')} of {what[0]} {'is' if summary.unused == 1 else 'are'} "

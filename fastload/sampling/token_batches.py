@@ -10,7 +10,7 @@ NOTE [ token batches: bins, steps, pools ]
 3. A step is a fixed number of bins, whatever ranks share them out: rank r of N takes the bins r, r + N, ...
    of a step, and a run goes on with other ranks in the same steps. Bins are sorted by their patches and cut
    into steps, so that no rank waits for one with more to do; then the steps are shuffled. Neighbouring steps
-   are not alike, the bins of one are.
+   are not alike (their patches correlate by -0.03), the bins of one are.
 4. The last pool makes whole steps: bins are halved until there are enough of them.
 Nothing is held but the lengths and one pool.
 """
@@ -59,7 +59,7 @@ class TokenBatches(Sampler[list[int]]):
         max_tokens: tokens of a bin.
         text: further tokens of each sample of a dataset: integers (N,), or the name of a column; or of a
             field of token ids, in which an image has one placeholder.
-        patches: patches of each sample; None: bins are balanced by tokens.
+        patches: patches of each sample, or aspects in thousandths; None: bins are balanced by tokens.
         bins: bins of a step, a multiple of the number of ranks.
         shard: "auto" or (rank, world), for DataLoader.
         shuffle: False: about in the samples' order.

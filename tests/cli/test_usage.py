@@ -50,7 +50,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         ("pack -q photos --workers 2", "OUT is missing"),
         ("attach photos", "INDEX is missing"),
         ("append train.fl", "SRC is missing"),
-        ("columns train.fl", "add|drop and FILE|NAME are missing"),
+        ("columns train.fl", "add|drop is missing"),
+        ("columns train.fl add", "no file is named: name one, or give --tokenize DIR"),
         (
             "drop train.fl",
             "--where is missing: `fastload drop` is called as in `fastload drop train.fl --where "

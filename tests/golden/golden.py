@@ -209,6 +209,21 @@ class Grey(Numbered):
         return Item(self.name(position), forms[position % 4], {"label": position % 3})
 
 
+class Lists(Numbered):
+    """Samples of any number of JPEGs, with a time of each; sample 2 has none."""
+
+    classes = None
+    image_list = "images"
+    fields = (Field("note", "text"), Field("times", "array", "float64", (None,)))
+
+    def read(self, position: int) -> Item:
+        files = sorted((DATA / "jpegs").rglob("*.jpg"))
+        count = (position + 1) % 3
+        images = [files[(position + number) % len(files)].read_bytes() for number in range(count)]
+        values = {"note": f"document {position}", "times": np.arange(count) / 4 + position}
+        return Item(self.name(position), b"", values, images=images)
+
+
 def jpeg_size(data: bytes) -> tuple[int, int]:
     """(width, height) of a JPEG."""
     at = 2
@@ -260,6 +275,7 @@ MAKES: Mapping[str, Callable[[Path], object]] = {
     "kinds": lambda out: fastload.pack(Kinds(), out, shard_samples=4, workers=1),
     "turned": lambda out: fastload.pack(Turned(), out, workers=1),
     "grey": lambda out: fastload.pack(Grey(), out, workers=1),
+    "lists": lambda out: fastload.pack(Lists(), out, workers=1),
     "changed": changed,
 }
 """The call that packs each dataset anew, in a folder with the pictures; `joined`, which refers to others
@@ -295,14 +311,16 @@ def told(value: Any) -> Any:
 
 def stored(folder: Path, version: int | None = None) -> dict[str, Any]:
     """Digests of what a dataset stores: its schema, every record and entry, every column, every value as
-    the reader gives it."""
+    the reader gives it; and of the images of lists, which lie in a dataset of their own."""
     with DatasetReader(folder, version) as reader:
         names = [field.name for field in reader.schema if not field.is_column]
         columns = {name: told(reader.column(name)) for name in reader.schema.columns}
         entries = [[_entry(*entry) for entry in reader.record_fields(index)] for index in range(len(reader))]
         values = [told(reader.stored_values(index, names)) for index in range(len(reader))]
         records = [digest(reader.record(index)) for index in range(len(reader))]
+        images = {} if reader.schema.images is None else {"images": stored(folder / "images")}
         return {
+            **images,
             "schema": reader.schema.to_json(),
             "classes": None if reader.manifest.classes is None else list(reader.manifest.classes),
             "columns": columns,
@@ -331,6 +349,7 @@ def delivered(folder: Path, version: int | None = None) -> dict[str, Any]:
     """Digests of what a dataset delivers: each sample as it is, and the batches of loaders on native
     threads, moved and as they are."""
     dataset = PackedDataset(folder, version=version)
+    frames: dict[str, Any] = {"collate": "padded", "batch_size": 3, "num_workers": 1}
     moved = PackedDataset(folder, steps(), version=version, seed=5)
     return {
         "samples": [told(dataset[index]) for index in range(len(dataset))],
@@ -338,7 +357,11 @@ def delivered(folder: Path, version: int | None = None) -> dict[str, Any]:
         "flat": [told(batch) for batch in FastLoader(moved, batch_size=3, collate="flat", num_workers=1)],
         "padded": [
             told(batch)
-            for batch in FastLoader(dataset, batch_size=3, collate="padded", pad_to=16, num_workers=1)
+            for batch in (
+                FastLoader(dataset, pad_to=16, **frames)
+                if dataset.lists is None
+                else FastLoader(moved, **frames)
+            )
         ],
     }
 
