@@ -501,6 +501,8 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         """Releases files and memory until the next access."""
         self._files.close()
         self._source = None
+        if self.lists is not None:
+            self.lists.stored.close()
 
     def __len__(self) -> int:
         return int(self.opened.reader.count)

@@ -99,7 +99,7 @@ class DatasetFiles:
 
     def check(self, manifest: Manifest) -> None:
         """Checks that a base that was given belongs to such a dataset. Raises DatasetError."""
-        if self._base is None:
+        if self._base is None or manifest.schema.images is not None:  # it is that of the images' dataset
             return
         one_base(self._folder, manifest.shards)  # raises where there is nothing to be replaced
         if not os.path.isdir(self._base):

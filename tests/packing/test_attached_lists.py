@@ -64,6 +64,8 @@ def test_files_that_moved_or_changed(tmp_path: Path) -> None:
     shutil.move(tmp_path / "all" / "data", tmp_path / "elsewhere")
     with pytest.raises(FastloadError, match=r"elsewhere|data"):
         batches(index)
+    found = [sample["images"] for sample in PackedDataset(index, base=tmp_path / "elsewhere")]
+    assert [len(images) for images in found] == [len(row["images"]) for row in documents()]
     assert rebase(index, "../../elsewhere") == len(documents())
     assert all(map(torch.equal, batches(index), wanted))
     assert rebase(index, tmp_path / "elsewhere") == len(documents())
