@@ -14,7 +14,8 @@ from fastload.batch.containers import PatchedImages, joined_patches
 from fastload.dataset.native_row import NativeImages
 from fastload.dataset.opened import TORCH_DTYPES
 from fastload.errors import ArgumentError, DatasetError
-from fastload.store import COUNT_COLUMN, DatasetReader
+from fastload.store import DatasetReader
+from fastload.store.lists import spans
 from fastload.transforms.spec import Plan, outputs_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class ImageLists:
         Raises:
             DatasetError: they are not there.
         """
-        firsts = np.asarray(reader.values(self.name)[samples], np.int64)
-        counts = np.asarray(reader.values(f"{COUNT_COLUMN}:{self.name}")[samples], np.int64)
+        firsts, counts = spans(reader, samples)
         wrong = np.flatnonzero((firsts < 0) | (counts < 0) | (firsts > len(self.stored) - counts))
         if len(wrong):
             row = int(wrong[0])

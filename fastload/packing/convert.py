@@ -28,10 +28,10 @@ from fastload.packing.summary import PackSummary
 from fastload.remote.files import folder_files
 from fastload.sources import Item
 from fastload.sources.protocol import IMAGE_FIELD, Value
-from fastload.store import COUNT_COLUMN, DatasetReader, Field, Prepared, StoredImage, parse_value, with_index
+from fastload.store import DatasetReader, Field, Prepared, StoredImage, parse_value, with_index
 from fastload.store.kinds.base import SampleParts
 from fastload.store.kinds.codecs import Pixels
-from fastload.store.lists import images_path
+from fastload.store.lists import images_path, spans
 from fastload.store.schema import HIDDEN_COLUMNS
 from fastload.unpacking.sample_files import stored_picture
 
@@ -159,8 +159,7 @@ class PackedLists:
 
     def _place(self, position: int) -> tuple[int, int]:
         """The number of a sample's first image, and how many it has."""
-        names = self.image_list, f"{COUNT_COLUMN}:{self.image_list}"
-        first, count = (int(self._reader.values(name)[position]) for name in names)
+        first, count = (int(each[0]) for each in spans(self._reader, np.array([position])))
         return first, count
 
     def read(self, position: int) -> Item:

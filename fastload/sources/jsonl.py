@@ -4,8 +4,8 @@ ms-swift and Qwen-VL have them, and documents of texts and images in order.
 | of a line | is |
 |---|---|
 | `images`, `image` | its images: a path, a list of paths, of nulls and of objects with a `path`, or null |
-| parts of `messages` or `conversations` with `"type": "image"` | its images, where lines have neither of
-these | | lists of numbers, where all of the first lines have one | an array of any number of rows |
+| parts of `messages` or `conversations` with `"type": "image"` | its images, where lines have no such key |
+| lists of numbers, where all of the first lines have one | an array of any number of rows |
 | other values | fields: int, float and text where all of the first lines have one, else JSON |
 """
 
@@ -97,7 +97,9 @@ class JsonlSource:
 
     def described(self, position: int) -> tuple[dict[str, Value], int]:
         """The values of a sample, and the number of its images."""
-        row = self._row(position)
+        return self._described(position, self._row(position))
+
+    def _described(self, position: int, row: Mapping[str, Any]) -> tuple[dict[str, Value], int]:
         if other := next((key for key in row if key not in self._known), None):
             raise PackError(
                 f"{self.name(position)}: it has {other!r}, which none of the first {LOOKED_AT:,} samples has"
@@ -116,8 +118,9 @@ class JsonlSource:
         return np.array(value, field.dtype)
 
     def read(self, position: int) -> Item:
-        values, _ = self.described(position)
-        images = [read_regular(path) for path in self._paths(position, self._row(position))]
+        row = self._row(position)
+        values, _ = self._described(position, row)
+        images = [read_regular(path) for path in self._paths(position, row)]
         return Item(self.name(position), b"", values, images=images)
 
     def places(self, position: int) -> list[Place]:

@@ -168,6 +168,14 @@ class TarSamples(Listed):
         path = self.paths[self._sample(position)[0]]
         return [Place(path, offset, size) for _, offset, size in self._images(position)]
 
+    def read_fields(self, position: int) -> dict[str, Value]:
+        """The fields besides the image."""
+        raise NotImplementedError
+
+    def described(self, position: int) -> tuple[dict[str, Value], int]:
+        """The values of a sample, and the number of its numbered pictures."""
+        return self.read_fields(position), len(self._images(position))
+
     def _listed(self, position: int) -> list[bytes]:
         """The files of these pictures."""
         number = self._sample(position)[0]
@@ -423,10 +431,6 @@ class ExportedTar(TarSamples):
         extension, offset, size = self._found(position, name, endings)
         return extension, self._part(position, self._sample(position)[0], extension, offset, size)
 
-    def described(self, position: int) -> tuple[dict[str, Value], int]:
-        """The values of a sample, and the number of its numbered pictures."""
-        return self.read_fields(position), len(self._images(position))
-
     def read(self, position: int) -> Item:
         if self.image_list:
             return Item(self.name(position), b"", self.read_fields(position), images=self._listed(position))
@@ -641,10 +645,6 @@ class TarSource(TarSamples):
             return Item(self.name(position), b"", self.read_fields(position), images=self._listed(position))
         image = self._part(position, self._sample(position)[0], *self._image_member(position))
         return Item(self.name(position), image, self.read_fields(position))
-
-    def described(self, position: int) -> tuple[dict[str, Value], int]:
-        """The values of a sample, and the number of its numbered pictures."""
-        return self.read_fields(position), len(self._images(position))
 
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""

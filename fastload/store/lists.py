@@ -12,12 +12,30 @@ that were dropped leave images that nobody asks for.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from fastload.common.urls import is_remote
+
+if TYPE_CHECKING:
+    from fastload.store.reader import DatasetReader
 
 FOLDER = "images"
 DOCUMENT = "document"
 """Field of the images' dataset: the number of the image's sample in the order in which they were packed."""
+
+
+def spans(
+    reader: DatasetReader, samples: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The number of the first image of some samples, and how many each has, int64 (samples,)."""
+    images = reader.schema.images
+    assert images is not None
+    names = images.name, *reader.schema.hidden_names(images)
+    first, count = (np.asarray(reader.values(name)[samples], np.int64) for name in names)
+    return first, count
 
 
 def images_path(path: str | os.PathLike[str]) -> str:

@@ -15,9 +15,9 @@ from fastload.common.distribution import pip_install
 from fastload.errors import DatasetError, PackError, SampleError
 from fastload.remote.files import folder_files
 from fastload.sources.protocol import IMAGE_FIELD
-from fastload.store import COUNT_COLUMN, DatasetReader, parse_value
+from fastload.store import DatasetReader, parse_value
 from fastload.store.kinds.codecs import BY_ENTRY, ImageCodec, Pixels
-from fastload.store.lists import images_path
+from fastload.store.lists import images_path, spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,7 @@ class SampleFiles:
         """The images of a sample of any number. Raises SampleError."""
         if self.images is None:
             return ()
-        first = int(self.reader.values(self.image.name)[index])
-        count = int(self.reader.values(f"{COUNT_COLUMN}:{self.image.name}")[index])
+        first, count = (int(each[0]) for each in spans(self.reader, np.array([index])))
         found = []
         for image in range(first, first + count):
             entries = self.images.stored_fields(image)

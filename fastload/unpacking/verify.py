@@ -33,7 +33,6 @@ from fastload.remote.manifest import REQUESTS, DataFile, checked_ranges, data_fi
 from fastload.remote.objects import Objects, request_threads
 from fastload.remote.replaced import ReplacedCheck
 from fastload.store import (
-    COUNT_COLUMN,
     DatasetReader,
     Manifest,
     Schema,
@@ -43,7 +42,7 @@ from fastload.store import (
     file_path,
 )
 from fastload.store.kinds.codecs import BY_ENTRY
-from fastload.store.lists import FOLDER, images_path
+from fastload.store.lists import FOLDER, images_path, spans
 from fastload.store.loose import LooseObject
 from fastload.store.reader import parse_value, stored_size
 from fastload.store.sidecar import (
@@ -334,27 +333,18 @@ def verify(
             meanwhile.
         RemoteError: as in `pack`.
     """
+    checked = partial(_verified, workers=workers, storage_options=storage_options, timeout=timeout)
     if is_url(path):
-        store = {"storage_options": storage_options, "timeout": timeout}
-        local = partial(_verified, decode=True, workers=workers, **store) if decode else None  # type: ignore[arg-type]
         return verify_url(
             os.fspath(path),
-            local=local,
+            local=partial(checked, decode=True) if decode else None,
             version=version,
             storage_options=storage_options,
             timeout=timeout,
             progress=progress,
         )
     folder = Path(expanded(path))
-    report = _verified(
-        folder,
-        decode=decode,
-        version=version,
-        workers=workers,
-        progress=progress,
-        storage_options=storage_options,
-        timeout=timeout,
-    )
+    report = checked(folder, decode=decode, version=version, progress=progress)
     if Manifest.load(folder, version).schema.images is None:
         return report
     try:
@@ -434,8 +424,7 @@ def _beyond_images(folder: Path, version: int | None, images: VerifyReport) -> I
     """Describes samples that have images which the dataset of these lacks."""
     try:
         with DatasetReader(folder, version) as reader:
-            name = "" if reader.schema.images is None else reader.schema.images.name
-            firsts, counts = reader.column(name), reader.column(f"{COUNT_COLUMN}:{name}")
+            firsts, counts = spans(reader, np.arange(len(reader)))
     except DatasetError:  # it is among the problems
         return
     wrong = (firsts < 0) | (counts < 0) | (firsts > images.samples - counts)

@@ -8,7 +8,6 @@ from typing import Any
 from fastload.common.urls import is_remote, is_url, shown
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import DatasetError
-from fastload.store.lists import images_path
 from fastload.store.manifest import Manifest, dataset_folder
 from fastload.view.subject import PageSettings, Subject
 
@@ -34,8 +33,8 @@ def open_subject(
     given: dict[str, Any] = {"storage_options": storage_options, "timeout": timeout} if far else {}
     opened = PackedDataset(dataset, version=version, **given)
     samples = None if opened.lists is None else opened
-    if samples is not None:
-        opened = PackedDataset(images_path(dataset), **given)
+    if opened.lists is not None:
+        opened = opened.lists.stored
     if not opened.opened.knows_sizes:
         opened.close()
         raise DatasetError(

@@ -17,6 +17,7 @@ from fastload.common.positions import evenly
 from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.store.labels import class_name, label_field
+from fastload.store.lists import spans
 
 Value = TypeVar("Value")
 BAD_MOST = 1000
@@ -71,17 +72,11 @@ class Subject:
 
     @cached_property
     def _spans(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The number of each sample's first image, and their count."""
-        reader = self.whole.dataset.opened.reader
-        assert reader.schema.images is not None
-        names = reader.schema.images.name, *reader.schema.hidden_names(reader.schema.images)
-        first, count = (np.asarray(reader.column(name), np.int64) for name in names)
-        return first, count
+        return spans(self.whole.dataset.opened.reader, np.arange(len(self.whole.dataset)))
 
     def images(self, samples: Sequence[int]) -> Any:
         """The images of some samples in order, int64 (I,)."""
-        first, count = (each[np.asarray(samples, np.int64)] for each in self._spans)
-        return np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
+        return self.whole.dataset.listed(np.asarray(samples, np.int64))[0].astype(np.int64)
 
     def place(self, image: int) -> tuple[int, int]:
         """The sample that an image is of, and its number in it. Raises ArgumentError: it is of none."""
@@ -94,9 +89,7 @@ class Subject:
 
     def close(self) -> None:
         """Closes the dataset."""
-        self.dataset.close()
-        if self.samples is not None:
-            self.samples.close()
+        self.whole.dataset.close()
 
     @property
     def label(self) -> str | None:
