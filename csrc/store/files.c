@@ -364,9 +364,10 @@ bool fl_files_convert(fl_files *files, uint64_t index, uint64_t stamp, fl_span f
     if (!fl_kept_put(files->kept, index, FL_KEPT_FORM, stamp, form)) return false;
     /* Put anew, so that the bytes that they have now are nobody's. */
     if (files->side && files->fetched)
-        (void)fl_kept_put(files->kept, index, FL_KEPT_BYTES, stamp, (fl_span){NULL, 0});
+        (void)fl_kept_put_anew(files->kept, index, FL_KEPT_BYTES, stamp, (fl_span){NULL, 0});
     if (found.size || files->side)
-        (void)fl_kept_put(files->kept, index, FL_KEPT_FACTS, stamp, form.size ? (fl_span){NULL, 0} : found);
+        (void)fl_kept_put_anew(files->kept, index, FL_KEPT_FACTS, stamp,
+                               form.size ? (fl_span){NULL, 0} : found);
     return true;
 }
 

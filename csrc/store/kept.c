@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ struct fl_kept {
     appended own[2]; /* by whether their numbers are odd */
     _Atomic uint64_t granted, written, left_out, put[FL_KEPT_PARTS], found[FL_KEPT_PARTS];
     _Atomic int failed;
+    pthread_mutex_t lock; /* while an entry is compared and written */
 };
 
 static atomic_uint live;
@@ -85,6 +87,7 @@ fl_code fl_kept_create(fl_kept **out, int table, uint64_t count, fl_error *err) 
         return fl_fail(err, FL_ENOMEM, "no memory for a table of what is kept");
     }
     atomic_fetch_add(&live, 1);
+    pthread_mutex_init(&kept->lock, NULL);
     kept->table = table;
     kept->count = count;
     kept->writer = getpid();
@@ -103,6 +106,7 @@ void fl_kept_free(fl_kept *kept) {
     for (uint32_t i = 0; i < FL_KEPT_LOGS; i++)
         if (atomic_load(&kept->logs[i])) close(atomic_load(&kept->logs[i]) - 1);
     close(kept->table);
+    pthread_mutex_destroy(&kept->lock);
     free(kept);
     atomic_fetch_sub(&live, 1);
 }
@@ -160,8 +164,9 @@ bool fl_kept_find(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t sta
     const int fd = atomic_load(&kept->logs[log_of(&found)]) - 1;
     struct stat st; /* a damaged entry may tell of a gigabyte: no memory is taken for what is not there */
     *bytes = (fl_span){NULL, 0};
-    if (fd < 0 || fstat(fd, &st) || offset_of(&found) + found.size > (uint64_t)st.st_size) return false;
-    if (found.size && fl_place_read(fd, offset_of(&found), found.size, buffer, bytes, NULL)) return false;
+    if (found.size && (fd < 0 || fstat(fd, &st) || offset_of(&found) + found.size > (uint64_t)st.st_size ||
+                       fl_place_read(fd, offset_of(&found), found.size, buffer, bytes, NULL)))
+        return false;
     if (crc_of(&found, bytes->bytes) != found.crc) return false;
     atomic_fetch_add_explicit(&kept->found[part], 1, memory_order_relaxed);
     return true;
@@ -184,7 +189,18 @@ bool fl_kept_writes(const fl_kept *kept, uint64_t bytes) {
            bytes <= atomic_load(&kept->granted) - atomic_load(&kept->written);
 }
 
-bool fl_kept_put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes) {
+/* Writes an entry; false: the image has another by now, where that is asked, or it cannot be written. */
+static bool enter(fl_kept *kept, uint64_t place, const entry *made, bool over, bool *written) {
+    entry found;
+    pthread_mutex_lock(&kept->lock);
+    const bool other = !over && read_all(kept->table, &found, sizeof found, place) && found.stamp &&
+                       found.stamp != made->stamp;
+    *written = other || write_all(kept->table, made, sizeof *made, place);
+    pthread_mutex_unlock(&kept->lock);
+    return *written && !other;
+}
+
+static bool put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes, bool over) {
     if (!fl_kept_writes(kept, 0) || !take(kept, bytes.size + FL_KEPT_ENTRY)) return false;
     const bool passes =
         part != FL_KEPT_FORM && kept->own[1].fd >= 0 && fl_kept_stamp(kept, index, FL_KEPT_FORM) != stamp;
@@ -193,14 +209,20 @@ bool fl_kept_put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stam
     const uint64_t offset = atomic_fetch_add(&own->end, bytes.size);
     made.place = offset << LOG_BITS | own->number;
     made.crc = crc_of(&made, bytes.bytes);
-    if (!write_all(own->fd, bytes.bytes, bytes.size, offset) ||
-        !write_all(kept->table, &made, sizeof made, place_of(index, part))) {
-        int none = 0;
-        atomic_compare_exchange_strong(&kept->failed, &none, errno);
-        return false;
-    }
-    atomic_fetch_add_explicit(&kept->put[part], 1, memory_order_relaxed);
-    return true;
+    bool written = write_all(own->fd, bytes.bytes, bytes.size, offset);
+    const bool entered = written && enter(kept, place_of(index, part), &made, over, &written);
+    int none = 0;
+    if (!written) atomic_compare_exchange_strong(&kept->failed, &none, errno);
+    if (entered) atomic_fetch_add_explicit(&kept->put[part], 1, memory_order_relaxed);
+    return entered;
+}
+
+bool fl_kept_put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes) {
+    return put(kept, index, part, stamp, bytes, true);
+}
+
+bool fl_kept_put_anew(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes) {
+    return put(kept, index, part, stamp, bytes, false);
 }
 
 void fl_kept_count(const fl_kept *kept, fl_kept_counts *out) {

@@ -8,7 +8,7 @@
  *            the log's number, u32 size, u32 CRC32C of the entry so far and of the bytes
  *   logs     bytes, one after another; each is written by the one process that holds its lock. Odd ones have
  *            no forms, but facts and bytes of images whose form was not sought when they were put: once no
- *            entry refers to one any more, it may be cut
+ *            entry that has bytes refers to one any more, it may be cut
  * A log is appended to, and an entry is written after its bytes. Nothing is mapped, and nobody is waited for:
  * processes that write the same entry at once may leave a mixture, and a process that is killed, or a disk
  * that loses power, an entry without its bytes. All these differ in their CRC, and count as nothing: the file
@@ -74,6 +74,9 @@ bool fl_kept_writes(const fl_kept *kept, uint64_t bytes);
 
 /* Keeps it, where this process may write so much; false if it is not kept. `stamp` is not 0. Any thread. */
 bool fl_kept_put(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes);
+
+/* As fl_kept_put(), unless the part has an entry of another stamp by now. */
+bool fl_kept_put_anew(fl_kept *kept, uint64_t index, fl_kept_part part, uint64_t stamp, fl_span bytes);
 
 typedef struct fl_kept_counts {
     uint64_t put[FL_KEPT_PARTS], found[FL_KEPT_PARTS]; /* times, of this process */

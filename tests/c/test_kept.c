@@ -72,6 +72,9 @@ static void keeping(void) {
           is(kept, 4, FL_KEPT_FACTS, 9, ""));
     CHECK(!is(kept, 1, FL_KEPT_BYTES, 8, "bytes") && !is(kept, 0, FL_KEPT_BYTES, 7, "bytes") &&
           !is(kept, 0, FL_KEPT_BYTES, 0, ""));
+    CHECK(!fl_kept_put_anew(kept, 1, FL_KEPT_BYTES, 8, text("late")) &&
+          is(kept, 1, FL_KEPT_BYTES, 7, "bytes"));
+    CHECK(fl_kept_put_anew(kept, 1, FL_KEPT_BYTES, 7, text("anew")) && is(kept, 1, FL_KEPT_BYTES, 7, "anew"));
     CHECK(fl_kept_put(kept, 1, FL_KEPT_BYTES, 8, text("other")) && is(kept, 1, FL_KEPT_BYTES, 8, "other") &&
           !is(kept, 1, FL_KEPT_BYTES, 7, "bytes"));
     CHECK(fl_kept_put(kept, 0, FL_KEPT_FORM, 7, text("form")) &&
@@ -81,7 +84,7 @@ static void keeping(void) {
     int log;
     uint64_t offset;
     uint32_t size;
-    CHECK(fl_kept_place(kept, 0, FL_KEPT_FORM, &log, &offset, &size) && size == 4 && offset == 15);
+    CHECK(fl_kept_place(kept, 0, FL_KEPT_FORM, &log, &offset, &size) && size == 4 && offset == 23);
     CHECK(!fl_kept_place(kept, 1, FL_KEPT_FORM, &log, &offset, &size) &&
           !fl_kept_place(kept, 2, FL_KEPT_FORM, &log, &offset, &size));
     fl_kept_count(kept, &counts);
@@ -138,6 +141,7 @@ static void passing(void) {
     CHECK(fl_kept_log(kept, 5, odd, &err) == FL_OK && fl_kept_append(kept, 5, 0, &err) == FL_OK);
     const off_t before = size_of("log");
     for (uint64_t i = 0; i < 3; i++) CHECK(fl_kept_put(kept, i, FL_KEPT_FACTS, 5, text("facts")));
+    CHECK(fl_kept_put(kept, 3, FL_KEPT_FACTS, 5, (fl_span){NULL, 0}));
     CHECK(size_of("odd") == 15 && size_of("log") == before);
     CHECK(fl_kept_put(kept, 0, FL_KEPT_FORM, 5, text("form")) &&
           fl_kept_put(kept, 0, FL_KEPT_FACTS, 5, (fl_span){NULL, 0}) &&
@@ -146,7 +150,7 @@ static void passing(void) {
     CHECK(size_of("odd") == 15 && size_of("log") == before + 9);
     CHECK(ftruncate(odd, 0) == 0 && is(kept, 0, FL_KEPT_FACTS, 5, "") &&
           is(kept, 0, FL_KEPT_FORM, 5, "form") && is(kept, 1, FL_KEPT_FACTS, 5, "stays") &&
-          !is(kept, 2, FL_KEPT_FACTS, 5, "facts"));
+          !is(kept, 2, FL_KEPT_FACTS, 5, "facts") && is(kept, 3, FL_KEPT_FACTS, 5, ""));
     CHECK(fl_kept_put(kept, 2, FL_KEPT_FACTS, 5, text("again")) && is(kept, 2, FL_KEPT_FACTS, 5, "again"));
     fl_kept_free(kept);
     removed("odd");
