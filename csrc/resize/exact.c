@@ -18,10 +18,9 @@ _Static_assert((int)ROWS == (int)FL_RESIZE_LINES, "rows that go across together 
 
 struct fl_resize_exact {
     fl_resize_exact_axis across, down;
-    fl_resize_ramps ramps;
+    fl_resize_room room;
     fl_buffer between; /* across first: a ring, row r of the image at slot r % slots; down first: ROWS rows */
     fl_buffer spare; /* copies of ROWS rows whose end a kernel would read beyond */
-    fl_buffer line[FL_RESIZE_LINES];
     fl_buffer taps; /* pointers to the rows that one output row is made of */
     fl_buffer columns; /* nearest: the pixel that each output is */
 };
@@ -51,7 +50,7 @@ void fl_resize_exact_free(fl_resize_exact *exact) {
     fl_resize_exact_axis_free(&exact->down);
     fl_buffer_free(&exact->between);
     fl_buffer_free(&exact->spare);
-    for (int i = 0; i < FL_RESIZE_LINES; i++) fl_buffer_free(&exact->line[i]);
+    fl_resize_room_free(&exact->room);
     fl_buffer_free(&exact->taps);
     fl_buffer_free(&exact->columns);
     free(exact);
@@ -400,7 +399,8 @@ fl_code fl_resize_exact_run(fl_resize_exact *exact, const fl_view *view, const f
 
     job job = {.exact = exact, .view = view, .spec = spec, .channels = view->channels ? 1 : 3};
     job.kernels = fl_cpu_has(FL_CPU_AVX2) ? fl_resize_exact_avx2() : &fl_resize_exact_scalar;
-    code = fl_resize_rows_start(&job.rows, sink, 0, 0, window->width, &exact->ramps, exact->line, err);
+    code = fl_resize_rows_start(&job.rows, sink, &(fl_box){0, 0, window->width, window->height}, &exact->room,
+                                err);
     if (code) return code;
     fl_resize_exact_key across, down;
     make_keys(spec, sink->hflip, &across, &down);

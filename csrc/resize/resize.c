@@ -21,12 +21,11 @@
 
 struct fl_resizer {
     fl_resize_axis across, down;
-    fl_resize_ramps ramps;
+    fl_resize_room room;
     /* FL_RESIZE_QUAD: quads of the columns in use. FL_RESIZE_LONG: a ring, row r of the source at slot r
      * % slots */
     fl_buffer between;
     fl_buffer spare[2]; /* copies of rows whose end a kernel would read beyond */
-    fl_buffer line[FL_RESIZE_LINES];
     fl_buffer rows; /* pointers to the rows that one output row is made of */
 };
 
@@ -56,7 +55,7 @@ void fl_resizer_free(fl_resizer *resizer) {
     fl_resize_axis_free(&resizer->down);
     fl_buffer_free(&resizer->between);
     for (int i = 0; i < 2; i++) fl_buffer_free(&resizer->spare[i]);
-    for (int i = 0; i < FL_RESIZE_LINES; i++) fl_buffer_free(&resizer->line[i]);
+    fl_resize_room_free(&resizer->room);
     fl_buffer_free(&resizer->rows);
     free(resizer);
 }
@@ -252,8 +251,8 @@ fl_code fl_resize(fl_resizer *resizer, const fl_view *view, const fl_resize_spec
     if (spec->window.width == 0 || spec->window.height == 0) return FL_OK;
 
     job job = {.resizer = resizer, .view = view, .across = &resizer->across, .down = &resizer->down};
-    code = fl_resize_rows_start(&job.rows, sink, spec->at_x, spec->at_y, spec->window.width, &resizer->ramps,
-                                resizer->line, err);
+    const fl_box at = {spec->at_x, spec->at_y, spec->window.width, spec->window.height};
+    code = fl_resize_rows_start(&job.rows, sink, &at, &resizer->room, err);
     if (code != FL_OK) return code;
     job.kernels = job.rows.kernels;
     job.n = (size_t)spec->window.width * 3;

@@ -6,6 +6,7 @@
 #include "resize/axis.h"
 #include "resize/kernels_avx2.h"
 #include "resize/kernels_scalar.h"
+#include "resize/patches.h"
 
 /* Table look-ups for one element type: n RGB pixels, interleaved or into planes `plane` elements apart. */
 #define LOOK_UP(NAME, TYPE)                                                                                  \
@@ -28,8 +29,6 @@
 LOOK_UP(word, uint32_t)
 LOOK_UP(half, uint16_t)
 #undef LOOK_UP
-
-static size_t element_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
 
 /* Planes of floats of the sink, from place `at` on. */
 static void ramp_planar(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
@@ -55,17 +54,7 @@ static void store_grey(const fl_sink *sink, size_t at, const uint8_t *grey, size
     else half_grey(grey, sink->lut, (uint16_t *)sink->data + at, n);
 }
 
-/* The first value of column x and line y of an image in patches, of channel 0 and frame 0. */
-static size_t patch_place(const fl_sink *sink, size_t x, size_t y) {
-    const fl_patches *p = &sink->patches;
-    const size_t side = p->side, merge = p->merge, column = x / side, line = y / side;
-    const size_t group = line / merge * (sink->width / (side * merge)) + column / merge;
-    const size_t patch = (group * merge + line % merge) * merge + column % merge;
-    return patch * 3 * p->frames * side * side + y % side * side + x % side;
-}
-
-/* n values of one channel in the sink's type, where that is none of bytes. */
-static void convert_channel(const fl_resize_rows *rows, int channel, const uint8_t *values, void *to,
+void fl_resize_rows_convert(const fl_resize_rows *rows, int channel, const uint8_t *values, void *to,
                             size_t n) {
     const fl_sink *sink = rows->sink;
     if (rows->half) fl_resize_half_ramp_plane(rows->half, channel, values, to, n);
@@ -74,68 +63,11 @@ static void convert_channel(const fl_resize_rows *rows, int channel, const uint8
     else half_grey(values, (const uint16_t *)sink->lut + 256 * channel, to, n);
 }
 
-/* Copies few bytes: a call of memcpy takes longer than that. */
-static inline void copy_run(uint8_t *restrict to, const uint8_t *restrict from, size_t size) {
-    enum { STEP = 16 };
-    if (size < STEP) {
-        memcpy(to, from, size);
-        return;
-    }
-    for (size_t i = 0; i + STEP < size; i += STEP) memcpy(to + i, from + i, STEP);
-    memcpy(to + size - STEP, from + size - STEP, STEP);
-}
-
-/* Where the next pixel of a line goes in an image in patches: its first value, the pixels of its patch before it, and
- * the patches of its group before that. */
-typedef struct patch_cursor {
-    size_t place, within, column;
-} patch_cursor;
-
-/* The values of m pixels of a line, of each channel, to a cursor, which moves on. */
-static void scatter(const fl_sink *sink, const uint8_t *const channels[3], size_t m, patch_cursor *at) {
-    const fl_patches *p = &sink->patches;
-    const size_t side = p->side, size = element_size(sink->dtype), square = side * side * size;
-    const size_t patch = 3 * p->frames * side * side;
-    for (size_t from = 0, run; from < m; from += run) {
-        run = side - at->within < m - from ? side - at->within : m - from;
-        uint8_t *to = (uint8_t *)sink->data + at->place * size;
-        for (int c = 0; c < 3; c++)
-            for (uint32_t f = 0; f < p->frames; f++, to += square)
-                copy_run(to, channels[c] + from * size, run * size);
-        at->within += run, at->place += run;
-        if (at->within < side) continue;
-        at->place += patch - side, at->within = 0;
-        if (++at->column < p->merge) continue;
-        at->place += patch * p->merge * (p->merge - 1), at->column = 0;
-    }
-}
-
-/* n RGB pixels of a line into patches; `at` is the first pixel's place in an image of lines. */
-static void store_patches(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
-    enum { PIXELS = 1024 };
-    const fl_sink *sink = rows->sink;
-    const size_t x = at % sink->width, side = sink->patches.side;
-    patch_cursor cursor = {patch_place(sink, x, at / sink->width), x % side, x / side % sink->patches.merge};
-    uint8_t bytes[3][PIXELS];
-    float values[3][PIXELS]; /* or values of two bytes */
-    const bool plain = sink->dtype == FL_U8;
-    const uint8_t *channels[3];
-    for (int c = 0; c < 3; c++) channels[c] = plain ? bytes[c] : (const uint8_t *)values[c];
-    for (size_t i = 0; i < n; i += PIXELS) {
-        const size_t m = n - i < PIXELS ? n - i : PIXELS;
-        rows->kernels->split(rgb + 3 * i, (uint8_t *const[3]){bytes[0], bytes[1], bytes[2]}, m);
-        for (int c = 0; c < 3 && !plain; c++) convert_channel(rows, c, bytes[c], values[c], m);
-        scatter(sink, channels, m, &cursor);
-    }
-}
-
 /* n RGB pixels into the sink's type and layout; `at` is the first pixel's place in a plane. */
 static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb, size_t n) {
     const fl_sink *sink = rows->sink;
     const size_t plane = fl_sink_plane(sink);
-    if (sink->layout == FL_PATCHES) {
-        store_patches(rows, at, rgb, n);
-    } else if (sink->dtype == FL_U8) {
+    if (sink->dtype == FL_U8) {
         uint8_t *data = sink->data;
         if (sink->layout == FL_HWC) memcpy(data + 3 * at, rgb, 3 * n);
         else
@@ -157,37 +89,46 @@ static void store_rgb(const fl_resize_rows *rows, size_t at, const uint8_t *rgb,
     }
 }
 
-fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, uint32_t at_x, uint32_t at_y,
-                             uint32_t n, fl_resize_ramps *ramps, fl_buffer line[FL_RESIZE_LINES],
-                             fl_error *err) {
+fl_code fl_resize_rows_start(fl_resize_rows *rows, const fl_sink *sink, const fl_box *window,
+                             fl_resize_room *room, fl_error *err) {
     const bool grey = sink->channels == 1;
-    *rows = (fl_resize_rows){.sink = sink, .line = line, .y = at_y, .n = n};
+    *rows = (fl_resize_rows){
+        .sink = sink, .room = room, .y = window->y, .n = window->width, .count = window->height};
     rows->kernels = fl_cpu_has(FL_CPU_AVX2) ? fl_resize_kernels_avx2() : &fl_resize_kernels_scalar;
-    rows->x = sink->hflip ? sink->width - at_x - n : at_x;
+    rows->x = sink->hflip ? sink->width - window->x - rows->n : window->x;
     rows->in_place = sink->dtype == FL_U8 && (grey || sink->layout == FL_HWC);
-    if (sink->dtype == FL_F32 && !grey) rows->ramp = fl_resize_ramp_of(&ramps->whole, sink->lut);
+    if (sink->dtype == FL_F32 && !grey) rows->ramp = fl_resize_ramp_of(&room->whole, sink->lut);
     if ((sink->dtype == FL_F16 || sink->dtype == FL_BF16) && !grey)
-        rows->half = fl_resize_half_ramp_of(&ramps->half, sink->lut, sink->dtype);
-    fl_code code = FL_OK;
+        rows->half = fl_resize_half_ramp_of(&room->half, sink->lut, sink->dtype);
+    fl_code code = sink->layout == FL_PATCHES ? fl_resize_patches_start(rows, err) : FL_OK;
     for (int i = 0; i < FL_RESIZE_LINES && !code && !rows->in_place; i++)
-        code = fl_resize_fit(&line[i], n, grey ? 1 : 3, err);
+        code = fl_resize_fit(&room->line[i], rows->n, grey ? 1 : 3, err);
     return code;
+}
+
+void fl_resize_room_free(fl_resize_room *room) {
+    for (int i = 0; i < FL_RESIZE_LINES; i++) fl_buffer_free(&room->line[i]);
+    fl_buffer_free(&room->band);
+}
+
+uint32_t fl_resize_rows_y(const fl_resize_rows *rows, uint32_t i) {
+    return rows->sink->vflip ? rows->sink->height - 1 - rows->y - i : rows->y + i;
 }
 
 /* The place of row i's first pixel in a plane of the sink. */
 static size_t place_of(const fl_resize_rows *rows, uint32_t i) {
-    const uint32_t y = rows->sink->vflip ? rows->sink->height - 1 - rows->y - i : rows->y + i;
-    return y * fl_sink_pitch(rows->sink) + rows->x;
+    return fl_resize_rows_y(rows, i) * fl_sink_pitch(rows->sink) + rows->x;
 }
 
 uint8_t *fl_resize_rows_at(const fl_resize_rows *rows, uint32_t i, int line) {
-    if (!rows->in_place) return rows->line[line].bytes;
+    if (!rows->in_place) return rows->room->line[line].bytes;
     return (uint8_t *)rows->sink->data + place_of(rows, i) * (rows->sink->channels == 1 ? 1 : 3);
 }
 
 void fl_resize_rows_store(const fl_resize_rows *rows, uint32_t i, const uint8_t *row) {
     if (rows->in_place && row == fl_resize_rows_at(rows, i, 0)) return;
-    if (rows->sink->channels == 1) store_grey(rows->sink, place_of(rows, i), row, rows->n);
+    if (rows->sink->layout == FL_PATCHES) fl_resize_patches_store(rows, i, row);
+    else if (rows->sink->channels == 1) store_grey(rows->sink, place_of(rows, i), row, rows->n);
     else store_rgb(rows, place_of(rows, i), row, rows->n);
 }
 
@@ -200,7 +141,7 @@ typedef struct filling {
 } filling;
 
 static void make_filling(const fl_sink *sink, const uint8_t rgb[3], filling *f) {
-    const size_t size = element_size(sink->dtype);
+    const size_t size = fl_dtype_size(sink->dtype);
     uint8_t colour[UNIT_MAX];
     for (size_t c = 0; c < 3; c++)
         memcpy(colour + c * size,
