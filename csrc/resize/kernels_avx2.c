@@ -120,26 +120,19 @@ FL_AVX2 static void quad_across(const fl_resize_axis *axis, const int16_t *quads
     }
 }
 
-/* One output pixel of two rows, a row a lane: sums of (red, green, blue, 0). Taps come in pairs, interleaved
- * as R0 R1 G0 G1 B0 B1 so that one multiply-add takes both; a 16-byte load holds five pixels, of which four
- * are used. */
-FL_AVX2_INLINE __m256i long_sum(const uint8_t *low, const uint8_t *high, const int16_t *coef, uint32_t taps,
-                                __m256i half) {
+/* One tap pair, or two, of an output pixel of two rows, a row a lane, added to its sums of (red, green, blue,
+ * 0). Taps come in pairs, interleaved as R0 R1 G0 G1 B0 B1 so that one multiply-add takes both; a 16-byte load
+ * holds five pixels, of which four are used. */
+FL_AVX2_INLINE __m256i long_add(__m256i sum, const uint8_t *low, const uint8_t *high, const int16_t *coef,
+                                bool two) {
     const __m256i first = FL_AVX2_BOTH(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
     const __m256i second = FL_AVX2_BOTH(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
-    __m256i sum = half;
-    for (uint32_t k = 0; k + 4 <= taps; k += 4, low += 12, high += 12, coef += 4) {
-        const __m256i pixels = fl_resize_load_rows(low, high);
-        sum = _mm256_add_epi32(
-            sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, first), fl_resize_coef_pair(coef)));
-        sum = _mm256_add_epi32(
-            sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, second), fl_resize_coef_pair(coef + 2)));
-    }
-    if (taps % 4 != 0)
-        sum = _mm256_add_epi32(sum,
-                               _mm256_madd_epi16(_mm256_shuffle_epi8(fl_resize_load_rows(low, high), first),
-                                                 fl_resize_coef_pair(coef)));
-    return sum;
+    const __m256i pixels = fl_resize_load_rows(low, high);
+    sum = _mm256_add_epi32(sum,
+                           _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, first), fl_resize_coef_pair(coef)));
+    if (!two) return sum;
+    return _mm256_add_epi32(
+        sum, _mm256_madd_epi16(_mm256_shuffle_epi8(pixels, second), fl_resize_coef_pair(coef + 2)));
 }
 
 FL_AVX2_INLINE void long_across_taps(const fl_resize_axis *axis, fl_resize_row_form form,
@@ -152,16 +145,22 @@ FL_AVX2_INLINE void long_across_taps(const fl_resize_axis *axis, fl_resize_row_f
     const uint32_t count = axis->key.count, *first = axis->first;
     const int16_t *coef = axis->coef;
     int16_t *out[2] = {dst[0], dst[1]};
-    for (uint32_t i = 0; i < count; i += 2, coef += 2 * taps) {
-        __m256i pixel[2];
-        for (int j = 0; j < 2; j++) {
-            const size_t at = (size_t)first[i + j] * 3;
-            pixel[j] =
-                _mm256_sra_epi32(long_sum(src[0] + at, src[1] + at, coef + j * taps, taps, half), shift);
+    for (uint32_t i = 0; i < count; i += 2, coef += taps) {
+        const uint8_t *low = src[0] + (size_t)first[i] * 3, *high = src[1] + (size_t)first[i] * 3;
+        const size_t next = (size_t)first[i + 1] * 3 - (size_t)first[i] * 3;
+        __m256i one = half, other = half; /* two pixels side by side, so that neither waits for its sums */
+        for (uint32_t k = 0; k + 4 <= taps; k += 4, low += 12, high += 12, coef += 4) {
+            one = long_add(one, low, high, coef, true);
+            other = long_add(other, low + next, high + next, coef + taps, true);
         }
-        const __m256i both =
-            _mm256_min_epi16(_mm256_max_epi16(_mm256_packs_epi32(pixel[0], pixel[1]), lowest), highest);
-        const __m256i rgb = _mm256_shuffle_epi8(both, compress);
+        if (taps % 4 != 0) {
+            one = long_add(one, low, high, coef, false);
+            other = long_add(other, low + next, high + next, coef + taps, false);
+            coef += 2;
+        }
+        const __m256i both = _mm256_packs_epi32(_mm256_sra_epi32(one, shift), _mm256_sra_epi32(other, shift));
+        const __m256i rgb =
+            _mm256_shuffle_epi8(_mm256_min_epi16(_mm256_max_epi16(both, lowest), highest), compress);
         for (int r = 0; r < 2; r++) {
             const __m128i values = r ? _mm256_extracti128_si256(rgb, 1) : _mm256_castsi256_si128(rgb);
             int16_t last[8];
