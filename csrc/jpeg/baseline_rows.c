@@ -126,9 +126,9 @@ static bool enter(const fl_jpeg_task *t, fl_jpeg_stream *s, uint32_t row, const 
 static bool is_at(const fl_jpeg_task *t, fl_jpeg_stream *s, const fl_jpeg_mark *mark) {
     if (!fl_jpeg_stream_ready(t, s)) return false;
     const uint64_t bit = (uint64_t)(s->bits.at - s->plain) * 8 - s->bits.left;
-    const uint8_t *end = s->plain + bit / 8, *at = s->plain;
-    uint64_t stuffed = 0;
-    for (; (at = memchr(at, 0xFF, (size_t)(end - at))) != NULL; at++) stuffed++;
+    /* zeros stuffed in before it: all of the interval's, but those behind it, where little is left */
+    uint64_t stuffed = (uint64_t)(s->at - s->coded) - (uint64_t)(s->plain_end - s->plain);
+    for (const uint8_t *at = s->plain + bit / 8; at < s->plain_end; at++) stuffed -= *at == 0xFF;
     if (mark->bit != ((uint64_t)(s->coded - t->at) + stuffed) * 8 + bit) return false;
     for (int i = 0; i < t->frame->count; i++)
         if (s->dc[i] != mark->dc[i]) return false;
