@@ -329,7 +329,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
             if opened.spatial and (names or plan.of_boxes):
                 fields = NativeFields(opened.reader, names, plan)
             further, items = self.images.further(plan), fields.items if fields else ()
-            images = opened if self.lists is None else self.lists.stored.opened
+            images = self._imaged.opened
             source = core.Source(
                 images.reader.store, list(plan.programs), images.image_field, self.max_pixels, further, items
             )
@@ -339,6 +339,11 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     def row_fields(self, plan: Plan) -> NativeFields | None:
         """The fields that a sample's native row has beside the image; None: it has none."""
         return self._made_source(plan).fields
+
+    @property
+    def _imaged(self) -> PackedDataset:
+        """The dataset whose samples are the images: this one, or that of its lists."""
+        return self if self.lists is None else self.lists.stored
 
     @property
     def images(self) -> NativeImages:
@@ -360,16 +365,13 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
     @property
     def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Heights and widths of the stored images, pixels; empty where they are not known."""
-        if self.lists is not None:
-            return self.lists.stored.sizes
-        return (
-            self.opened.sizes if self.opened.knows_sizes else (np.empty(0, np.int32), np.empty(0, np.int32))
-        )
+        opened = self._imaged.opened
+        return opened.sizes if opened.knows_sizes else (np.empty(0, np.int32), np.empty(0, np.int32))
 
     @property
     def knows_sizes(self) -> bool:
         """True if the sizes of all stored images are known."""
-        return self.opened.knows_sizes if self.lists is None else self.lists.stored.knows_sizes
+        return self._imaged.opened.knows_sizes
 
     @property
     def form(self) -> SampleForm:
@@ -411,9 +413,7 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
 
     @property
     def remote(self) -> RemoteFiles | None:
-        if self.lists is not None:
-            return self.lists.stored.remote
-        files = self.opened.reader.files
+        files = self._imaged.opened.reader.files
         return files if isinstance(files, RemoteFiles) else None
 
     @property
@@ -662,15 +662,11 @@ class PackedDataset(NativeSource, FolderAttributes, ShownAsText, Dataset[Any]):
         return sides
 
     def healed(self, index: int) -> Buffer | None:
-        if self.lists is not None:
-            return self.lists.stored.healed(index)
-        return self.opened.reader.healed(index)
+        return self._imaged.opened.reader.healed(index)
 
     @property
     def opens_images(self) -> bool:  # type: ignore[override]
-        if self.lists is not None:
-            return self.lists.stored.opens_images
-        return self.opened.reader.manifest.is_foreign
+        return self._imaged.opened.reader.manifest.is_foreign
 
     def load(self, index: int) -> npt.NDArray[np.uint8]:
         if self.lists is not None:

@@ -485,8 +485,7 @@ def _hidden_columns(reader: DatasetReader) -> list[tuple[str, str]]:
     """(name, hidden column) of what the hidden columns say of samples: sizes of images, and numbers of
     rows."""
     schema = reader.schema
-    sized = reader.manifest.knows_sizes and schema.images is None
-    found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)] if sized else []
+    found = [("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN)] if reader.manifest.knows_sizes else []
     for field in schema:
         if field.of:  # as many rows as there are boxes
             continue

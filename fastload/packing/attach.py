@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import Unpack
 
@@ -163,9 +162,6 @@ class AttachJob(PackJob):
         self._placed: Placed = places
         self.base = self.root = _root(places)
 
-    def identity(self) -> dict[str, Any]:
-        return {**super().identity(), "attached": True}
-
     def encode(self, position: int, item: Item) -> Encoded:
         encoded = super().encode(position, item)
         if not CODECS[encoded.kind].is_file:
@@ -192,9 +188,6 @@ class AttachListsJob(ImagesJob):
         self._places: Callable[[int], Sequence[Place]] = source.places
         folder = attribute_of(source, "folder") or source.title
         self.base = self.root = os.path.abspath(expanded(folder))
-
-    def identity(self) -> dict[str, Any]:
-        return {**super().identity(), "attached": True}
 
     def encoded(self, place: int, item: Item) -> list[tuple[Item, Encoded]]:
         places = self._places(self.order[place])

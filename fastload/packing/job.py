@@ -299,7 +299,9 @@ class PackJob:
 
     def identity(self) -> dict[str, Any]:
         """The options that the manifest stores. A resumed pack must have the same, but for `VARYING`."""
-        return {**self.options.as_dict(), "source_samples": len(self.source), "source_digest": self.digest}
+        attached = {} if self.base is None else {"attached": True}
+        counted = {"source_samples": len(self.source), "source_digest": self.digest}
+        return {**self.options.as_dict(), **counted, **attached}
 
     @cached_property
     def digest(self) -> str:

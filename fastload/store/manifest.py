@@ -101,8 +101,11 @@ class Manifest:
 
     @property
     def knows_sizes(self) -> bool:
-        """True if columns have the heights and widths of all images; of foreign ones they may be unknown."""
-        return all(shard.foreign is None or HEIGHT_COLUMN in shard.columns for shard in self.shards)
+        """True if columns have the heights and widths of all images. Of foreign ones they may be unknown; of
+        lists they are in the dataset of these."""
+        return self.schema.images is None and all(
+            shard.foreign is None or HEIGHT_COLUMN in shard.columns for shard in self.shards
+        )
 
     @property
     def image_number(self) -> int:

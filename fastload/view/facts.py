@@ -69,7 +69,7 @@ class Facts:
         charts = [
             _chart(f"{name} of the image, pixels", name, self._column(column, chosen))
             for name, column in (("width", WIDTH_COLUMN), ("height", HEIGHT_COLUMN))
-            if reader.manifest.knows_sizes and reader.schema.images is None
+            if reader.manifest.knows_sizes
         ]
         for field in reader.schema:
             charts += self._charts(field, chosen)
