@@ -214,11 +214,15 @@ class Bucket:
                     f"{self.objects.url}/{name} was replaced since it was sent: something else "
                     "writes to this URL; run again"
                 )
+        # of lists that were there, and are no more: the folder is nobody else's
+        had_lists = self.manifest is not None and self.manifest.schema.images is not None
+        within = f"{FOLDER}/" if had_lists and manifest.schema.images is None else ""
         if manifest != self.manifest:
             self.objects.put(MANIFEST_NAME, manifest.to_bytes())
             self.manifest = manifest
         named = {file.name for file in files} | {MANIFEST_NAME}
-        return self._remove(name for name in listed if is_packed_file(name) and name not in named)
+        unnamed = (name for name in listed if name not in named)
+        return self._remove(name for name in unnamed if is_packed_file(name.removeprefix(within)))
 
     def _missing(
         self, files: Iterable[DataFile], listed: dict[str, ObjectInfo]

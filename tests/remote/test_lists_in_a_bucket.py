@@ -18,7 +18,7 @@ from torch.utils.data import Subset
 import fastload
 from fastload import FastLoader, PackedDataset
 from fastload import transforms as T
-from fastload.errors import RemoteError
+from fastload.errors import DatasetError, RemoteError
 from fastload.packing import verify
 
 CROP = [T.RandomResizedCrop(24), T.ToFloat()]
@@ -79,6 +79,21 @@ def test_pack_push_and_pull(
     other = f"{s3_url}-pushed"
     assert fastload.push(local, other, **store).sent_files == 4
     assert fastload.push(local, other, **store).sent_files == 0
+
+
+def test_overwritten_by_a_dataset_without_lists(
+    local: Path, packed: Path, s3_url: str, seaweedfs: SeaweedFS
+) -> None:
+    """The images go; those of a dataset that lies in a folder of the same name stay."""
+    store: dict[str, Any] = {"storage_options": seaweedfs.options()}
+    fastload.push(local, s3_url, **store)
+    fastload.push(packed, s3_url, overwrite=True, **store)
+    assert verify(s3_url, **store).ok
+    with pytest.raises(DatasetError, match="no packed dataset"):
+        verify(f"{s3_url}/images", **store)
+    fastload.push(packed, f"{s3_url}/images", **store)
+    fastload.push(packed, s3_url, overwrite=True, **store)
+    assert verify(f"{s3_url}/images", **store).ok
 
 
 def test_the_images_of_chosen_samples_alone_are_fetched(
