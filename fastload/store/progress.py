@@ -24,7 +24,7 @@ from typing_extensions import Self
 
 from fastload._native import core
 from fastload.common.files import open_regular, read_regular
-from fastload.errors import PackError
+from fastload.errors import DatasetError, PackError
 from fastload.store import checked
 from fastload.store.checked import Bad, get_int, get_list, get_object
 from fastload.store.entries import COUNT_LIMIT, SHARD_NAME, SIDE_NAME
@@ -36,12 +36,14 @@ from fastload.store.manifest import (
     MANIFEST_BYTES,
     MANIFEST_NAME,
     VERSION_NAME,
+    Manifest,
     can_go_on,
     check_version,
     is_pull,
     sync_folder,
     write_atomically,
 )
+from fastload.store.schema import Schema
 
 if sys.platform != "win32":  # where nothing calls what needs it
     import fcntl
@@ -386,15 +388,26 @@ def clear(folder: Path) -> None:
         OSError: a file cannot be removed.
         PackError: as `remove_work`.
     """
-    names = [name for name in os.listdir(folder) if is_packed_file(name)]
+    names, images = [name for name in os.listdir(folder) if is_packed_file(name)], folder / FOLDER
+    lists = _has_lists(folder) and images.is_dir()
     for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
         (folder / name).unlink()
     remove_appends(folder)
-    if (images := folder / FOLDER).is_dir():
+    if lists:
         clear(images)
         with suppress(OSError):  # other files, which are left alone
             images.rmdir()
     sync_folder(folder)
+
+
+def _has_lists(folder: Path) -> bool:
+    """True if a dataset, finished or not, has lists of images. Otherwise what lies where these would be is
+    not its own."""
+    with suppress(DatasetError):
+        return Manifest.load(folder).schema.images is not None
+    with suppress(PackError, DatasetError, Bad, OSError):
+        return Schema.from_json(Journal.load(folder).schema).images is not None
+    return False
 
 
 def remove_appends(dataset: Path) -> None:

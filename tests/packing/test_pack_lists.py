@@ -264,6 +264,21 @@ def test_overwrite_takes_the_images_away(tmp_path: Path) -> None:
     (tmp_path / "one.jpg").write_bytes(file_of(1, 0))
     fastload.pack([tmp_path / "one.jpg"], tmp_path / "out.fl", overwrite=True)
     assert not (tmp_path / "out.fl" / "images").exists()
+    fastload.pack([tmp_path / "one.jpg"], tmp_path / "out.fl" / "images")  # another dataset, which stays
+    fastload.pack([tmp_path / "one.jpg"], tmp_path / "out.fl", overwrite=True)
+    assert len(PackedDataset(tmp_path / "out.fl" / "images")) == 1
+
+
+def test_unfinished_lists_are_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their images, by a dataset without any."""
+    with monkeypatch.context() as patched:
+        patched.setattr(_Samples, "write", lambda *args: (_ for _ in ()).throw(_Killed()))
+        with pytest.raises(_Killed):
+            fastload.pack(Documents(), tmp_path / "out.fl")
+    assert len(PackedDataset(tmp_path / "out.fl" / "images")) > 0
+    (tmp_path / "one.jpg").write_bytes(file_of(1, 0))
+    fastload.pack([tmp_path / "one.jpg"], tmp_path / "out.fl", overwrite=True)
+    assert not (tmp_path / "out.fl" / "images").exists()
 
 
 def test_without_any_image_nothing_is_packed(tmp_path: Path) -> None:
