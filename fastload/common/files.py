@@ -10,6 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,6 +40,14 @@ def scratch_folder(kind: str, below: str | os.PathLike[str] | None = None) -> It
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def close_all(files: list[int] | deque[int]) -> None:
+    """Closes descriptors, each taken out of the list before: nobody closes one again, whenever Ctrl-C comes,
+    or another thread does the same."""
+    while files:
+        with suppress(IndexError):
+            os.close(files.pop())
 
 
 def _made(parent: Path, start: str) -> tuple[Path, int]:

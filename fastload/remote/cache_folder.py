@@ -61,7 +61,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fastload.common.files import expanded
+from fastload.common.files import close_all, expanded
 from fastload.common.forks import call_in_children
 from fastload.common.limits import parse_size
 from fastload.common.urls import name_of, normalized, shown
@@ -254,13 +254,6 @@ class LockFile(SelfClosing):
         """Releases all locks and closes the file; idempotent."""
         self._closed = True
         close_all(self._file)
-
-
-def close_all(files: list[int]) -> None:
-    """Closes descriptors and takes them out of a list."""
-    while files:
-        with suppress(IndexError):
-            os.close(files.pop())
 
 
 def _after_fork() -> None:

@@ -215,9 +215,9 @@ class HoldsLock:
 
     def close(self) -> None:
         """Releases the lock; idempotent."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        lock, self._lock = self._lock, -1  # first: Ctrl-C may come in between
+        if lock >= 0:
+            os.close(lock)
 
 
 LOG_NAME = "progress.samples"

@@ -266,9 +266,9 @@ class ShardFile:
         self._release()
 
     def _release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1  # first: Ctrl-C may come in between
+        if descriptor >= 0:
+            os.close(descriptor)
         if self._env is not None:
             self._env.close()
             self._env = None

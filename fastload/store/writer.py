@@ -482,6 +482,6 @@ class DatasetWriter:
         if self._behind is not None and self.finished is None:
             with suppress(OSError):  # then a resume makes the last shards again
                 self._journal(self._behind)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        lock, self._lock = self._lock, -1  # first: Ctrl-C may come in between
+        if lock >= 0:
+            os.close(lock)

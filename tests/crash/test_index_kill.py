@@ -137,7 +137,7 @@ def test_interrupted(packed_both: Callable[[int], tuple[Path, Path]], tmp_path: 
     stdout, stderr = process.communicate()
     if process.returncode == 0:
         pytest.skip("the run was over at once")
-    assert (process.returncode, stdout) == (130, "")
+    assert (process.returncode, stdout) == (130, ""), stderr
     assert len(stderr.splitlines()) == 1, stderr
     assert "goes on with it: `fastload index" in stderr
     assert is_tidy(out)

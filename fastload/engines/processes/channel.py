@@ -20,6 +20,7 @@ import weakref
 from collections import deque
 from typing import Any
 
+from fastload.common.files import close_all
 from fastload.common.forks import call_in_children
 
 _HEAD = struct.Struct("<IB")
@@ -123,9 +124,7 @@ class Channel:
                 self._forget_unsent()
                 raise
             if sent:
-                for fd in fds:
-                    os.close(fd)
-                fds = []
+                close_all(fds)
             if sent < len(data):
                 self._unsent[0] = (data[sent:], fds)
                 return
@@ -211,15 +210,12 @@ class Channel:
     def close(self) -> None:
         """Closes the socket and every descriptor that was not handed on; idempotent."""
         self._socket.close()
-        for fd in self._fds:
-            os.close(fd)
-        self._fds.clear()
+        close_all(self._fds)
         self._forget_unsent()
 
     def _forget_unsent(self) -> None:
         for _, fds in self._unsent:
-            for fd in fds:
-                os.close(fd)
+            close_all(fds)
         self._unsent.clear()
 
 

@@ -139,10 +139,10 @@ class WorkerProcess:
     def forget(self) -> None:
         """Closes the parent's descriptors for this worker."""
         self.channel.close()
-        if self._own_death:
+        owned, self._own_death = self._own_death, False  # first: Ctrl-C may come in between
+        if owned:
             with contextlib.suppress(OSError):
                 os.close(self.death)
-            self._own_death = False
 
 
 _LIMITS = {errno.EMFILE: "open files (ulimit -n)", errno.EAGAIN: "processes (ulimit -u, or the container's)"}
