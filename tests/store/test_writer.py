@@ -407,3 +407,31 @@ def test_manifest_is_the_commit(tmp_path: Path) -> None:
     assert len(contents(tmp_path)[0]) == 20
     assert write(tmp_path, 20, resume=True) == Manifest.load(tmp_path)
     assert not (tmp_path / "progress.json").exists()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ctrl_c_while_it_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Behind the close of the shard's descriptor, or of the lock: neither is closed again, for that may be
+    another file by then."""
+    writer = DatasetWriter(tmp_path / "out", SCHEMA, shard_size=60_000, options=OPTIONS)
+    append(writer, 0)
+    close, left, closed = os.close, [number], []
+
+    def interrupted(descriptor: int) -> None:
+        close(descriptor)
+        closed.append(descriptor)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            writer.abort()
+    other = os.open(tmp_path, os.O_RDONLY)
+    os.dup2(other, closed[-1])
+    writer.abort()
+    assert os.path.samestat(os.fstat(closed[-1]), tmp_path.stat())
+    for descriptor in {other, closed[-1]}:
+        os.close(descriptor)
+    write(tmp_path / "out", 3, resume=True)
