@@ -62,7 +62,7 @@ static uint16_t bfloat_of(float value) {
 
 /* One pixel as the sink stores it, its values behind each other; returns the bytes of a value. */
 static size_t pixel_of(const fl_op *op, const fl_sink *sink, uint8_t pixel[CHANNELS * sizeof(float)]) {
-    const size_t size = sink->dtype == FL_U8 ? 1 : sink->dtype == FL_F32 ? 4 : 2;
+    const size_t size = fl_dtype_size(sink->dtype);
     for (size_t c = 0; c < CHANNELS; c++, pixel += size) {
         const uint8_t byte = op->fill[c];
         const float value = op->values[c];
