@@ -38,6 +38,8 @@ typedef enum fl_dtype {
     FL_BF16 = 3,
     FL_U16 = 4 /* of planes only */
 } fl_dtype;
+
+/* Bytes of a value. */
 static inline size_t fl_dtype_size(fl_dtype dtype) { return dtype == FL_F32 ? 4 : dtype == FL_U8 ? 1 : 2; }
 
 typedef enum fl_layout { FL_HWC = 0, FL_CHW = 1, FL_PATCHES = 2 } fl_layout;

@@ -389,7 +389,7 @@ def clear(folder: Path) -> None:
         PackError: as `remove_work`.
     """
     names, images = [name for name in os.listdir(folder) if is_packed_file(name)], folder / FOLDER
-    lists = _has_lists(folder) and images.is_dir()
+    lists = images.is_dir() and _has_lists(folder)
     for name in sorted(names, key=lambda name: (name != MANIFEST_NAME, name)):
         (folder / name).unlink()
     remove_appends(folder)
