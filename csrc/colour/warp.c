@@ -56,6 +56,9 @@ FL_INLINE uint32_t word_of(const source *s, int32_t at) {
     return s->step == 1 ? *from : (uint32_t)from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16;
 }
 
+/* NaN, which C leaves open, as 0. */
+FL_INLINE int32_t integer(double number) { return number == number ? (int32_t)number : 0; }
+
 #define ROWS(name) plain_##name
 #define ROWS_TARGET FL_PLAIN
 #define ROWS_WIDE 2
@@ -69,7 +72,7 @@ FL_INLINE uint32_t word_of(const source *s, int32_t at) {
         memcpy((to) + 3, (const uint8_t *)&(words) + 4, 3);                                                  \
     } while (0)
 #define ROWS_DOUBLES(v) ((plain_doubles){(double)(int32_t)(v)[0], (double)(int32_t)(v)[1]})
-#define ROWS_INTS(v) ((plain_ints){(int32_t)(v)[0], (int32_t)(v)[1]})
+#define ROWS_INTS(v) ((plain_ints){integer((v)[0]), integer((v)[1])})
 #include "colour/warp_rows.h"
 
 #if defined(__x86_64__)

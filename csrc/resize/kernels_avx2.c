@@ -147,7 +147,7 @@ FL_AVX2_INLINE void long_across_taps(const fl_resize_axis *axis, fl_resize_row_f
     int16_t *out[2] = {dst[0], dst[1]};
     for (uint32_t i = 0; i < count; i += 2, coef += taps) {
         const uint8_t *low = src[0] + (size_t)first[i] * 3, *high = src[1] + (size_t)first[i] * 3;
-        const size_t next = (size_t)first[i + 1] * 3 - (size_t)first[i] * 3;
+        const ptrdiff_t next = ((ptrdiff_t)first[i + 1] - (ptrdiff_t)first[i]) * 3; /* mirrored: back */
         __m256i one = half, other = half; /* two pixels side by side, so that neither waits for its sums */
         for (uint32_t k = 0; k + 4 <= taps; k += 4, low += 12, high += 12, coef += 4) {
             one = long_add(one, low, high, coef, true);

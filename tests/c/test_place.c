@@ -41,7 +41,7 @@ static void reading(void) {
         for (uint64_t size = 1; size <= 10 - offset; size++) {
             CHECK(fl_place_check(&st, offset, size, &err) == FL_OK);
             CHECK(fl_place_read(fd, offset, size, &buffer, &bytes, &err) == FL_OK && bytes.size == size &&
-                  memcmp(bytes.bytes, "0123456789" + offset, size) == 0);
+                  memcmp(bytes.bytes, &"0123456789"[offset], size) == 0);
         }
     }
     CHECK(truncate(file, 4) == 0);

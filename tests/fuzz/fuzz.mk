@@ -67,7 +67,7 @@ ifeq ($(CLANG),)
 	@echo "the fuzz targets are skipped: no clang (Debian: clang libclang-rt-dev llvm)"
 else
 	@mkdir -p $(FUZZ)
-	@$(MAKE) fuzz SECONDS=10 -j$(JOBS) --output-sync=target > $(FUZZ)/log 2>&1 || { tail -n 100 $(FUZZ)/log; exit 1; }
+	@$(MAKE) fuzz SECONDS=10 -j$(JOBS) --output-sync=target > $(FUZZ)/log 2>&1 || { grep -B 60 -m 1 '\*\*\* ' $(FUZZ)/log; exit 1; }
 	@echo "fuzz targets: $$(grep -c '^stat::number_of_executed_units' $(FUZZ)/log) ran for 10 s each"
 endif
 .PHONY: fuzz-needs-clang $(FUZZ_TARGETS:%=run-fuzz-%)
