@@ -85,9 +85,14 @@ def write_parquet(path: Path, **options: Any) -> Path:
     return path
 
 
-def write_arrow(path: Path) -> Path:
-    found = table()
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, found.schema) as writer:
+def write_arrow(path: Path, found: pa.Table | None = None, compression: str | None = None) -> Path:
+    """Batches of 4 rows of a table, which are by default the documents."""
+    found = table() if found is None else found
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_stream(file, found.schema, options=options) as writer,
+    ):
         writer.write_table(found, max_chunksize=4)
     return path
 

@@ -10,8 +10,9 @@ here, too. Everything else is a packed dataset.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from typing_extensions import Unpack
@@ -160,19 +161,22 @@ class AttachJob(PackJob):
             )
         super().__init__(source, options)
         self._placed: Placed = places
-        self.base = self.root = _root(places)
+        self.base = self.root = _root(places.title, map(self._place, range(1)))
 
     def encode(self, position: int, item: Item) -> Encoded:
         encoded = super().encode(position, item)
         if not CODECS[encoded.kind].is_file:
             return encoded
+        return _attached(encoded, item, self._place(position), self.root)
+
+    def _place(self, position: int) -> Place:
         place = self._placed.place(position)
         if place is None:
             raise PackError(
-                f"{item.name}: its image does not lie in one piece in a file: pack the source with "
-                "`fastload pack`"
+                f"{self._placed.name(position)}: its image does not lie in one piece in a file: pack the "
+                "source with `fastload pack`"
             )
-        return _attached(encoded, item, place, self.root)
+        return place
 
 
 class AttachListsJob(ImagesJob):
@@ -186,8 +190,8 @@ class AttachListsJob(ImagesJob):
                 f"{source.title}: its lists of images do not lie in files: pack it with `fastload pack`"
             )
         self._places: Callable[[int], Sequence[Place]] = source.places
-        folder = attribute_of(source, "folder") or source.title
-        self.base = self.root = os.path.abspath(expanded(folder))
+        places = chain.from_iterable(map(self._places, range(len(source))))
+        self.base = self.root = _root(attribute_of(source, "folder") or source.title, places)
 
     def encoded(self, place: int, item: Item) -> list[tuple[Item, Encoded]]:
         places = self._places(self.order[place])
@@ -225,18 +229,14 @@ def _above(base: str) -> str:
     return os.path.join(os.pardir, base)
 
 
-def _root(source: Placed) -> str:
-    """The folder that holds all files of a source, as far as they lie in one: that of the source itself."""
-    path = os.path.abspath(expanded(source.title))
+def _root(title: str, places: Iterable[Place]) -> str:
+    """The folder that holds all files of a source, as far as they lie in one: that of the source itself, or
+    else of the first image."""
+    path = os.path.abspath(expanded(title))
     if os.path.exists(path):
         return path if os.path.isdir(path) else os.path.dirname(path)
-    first = source.place(0)
-    if first is None:
-        raise PackError(
-            f"{source.name(0)}: its image does not lie in one piece in a file: pack the source with "
-            "`fastload pack`"
-        )
-    return os.path.dirname(os.path.abspath(first.path))
+    first = next((os.path.abspath(place.path) for place in places), path)
+    return os.path.dirname(first)
 
 
 def _checked_base(base: str, root: str, out: Path) -> str:

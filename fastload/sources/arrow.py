@@ -24,9 +24,8 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,7 @@ import numpy.typing as npt
 from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError
-from fastload.sources.arrow_columns import brief, columns_of, file_columns, listed_images, python_value
+from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import NO_COLUMNS, ColumnOptions
 from fastload.sources.protocol import (
     UNKNOWN,
@@ -163,12 +162,14 @@ class _Batch:
 
     Attributes:
         columns: a pyarrow.RecordBatch.
+        images: the column of the images, or of the elements of their lists.
         offsets, sizes: place of each image's bytes in its file; None if they are in the batch.
-        given: for each row, True if its image has bytes.
+        given: for each image, True if it has bytes.
         memory: memory in which the columns lie.
     """
 
     columns: pa.RecordBatch
+    images: pa.Array
     offsets: npt.NDArray[np.int64] | None
     sizes: npt.NDArray[np.int64] | None
     given: npt.NDArray[np.bool_]
@@ -277,37 +278,57 @@ class ArrowSource(NumberedInFiles):
 
     def place(self, position: int) -> Place | None:
         at, row = self._find(position)
-        batch, path = self._batch(at), self.paths[self._batches[at][0]]
-        if batch.given[row]:
-            if batch.offsets is None or batch.sizes is None:
-                return None
-            return Place(path, int(batch.offsets[row]), int(batch.sizes[row]))
-        named = self._path(position, batch, row)
-        return Place(named, 0, os.stat(named).st_size)
+        return self._place(position, at, row)
+
+    def places(self, position: int) -> list[Place]:
+        """Places of a list's images. Raises PackError where they are compressed."""
+        at, numbers = self._listed(position)
+        found = [place for number in numbers if (place := self._place(position, at, number))]
+        if len(found) < len(numbers):
+            raise PackError("its images are compressed: pack the source with `fastload pack`")
+        return found
+
+    def described(self, position: int) -> tuple[dict[str, Value], int]:
+        """The values of a sample, and the number of its images."""
+        return self.read_fields(position), len(self._listed(position)[1])
 
     def read(self, position: int) -> Item:
-        at, row = self._find(position)
-        batch, name = self._batch(at), self.name(position)
-        if self.image_list:
-            value = python_value(batch.columns.column(self.image_list)[row], f"{name}: its {self.image_list}")
-            item = listed_images(name, value, partial(self._bytes, position))
-            return replace(item, values=self.read_fields(position))
-        if not batch.given[row]:
-            image = read_regular(self._path(position, batch, row))
-        elif batch.offsets is None or batch.sizes is None:
-            scalar = batch.columns.column(self._columns.image)[row]
-            value = python_value(scalar, f"{self.name(position)}: its {self._columns.image}")
-            image = value["bytes"] if isinstance(value, dict) else value
-        else:
-            image = self._ranges.read(self._batches[at][0], int(batch.offsets[row]), int(batch.sizes[row]))
-        return Item(name, image, self.read_fields(position))
+        name, values = self.name(position), self.read_fields(position)
+        if not self.image_list:
+            return Item(name, self._image(position, *self._find(position)), values)
+        at, numbers = self._listed(position)
+        return Item(name, b"", values, images=[self._image(position, at, number) for number in numbers])
 
-    def _bytes(self, position: int, value: Any) -> bytes:
-        """The bytes of one image of a list: those in it, or of the file that it names."""
-        if isinstance(value, dict) and value["bytes"] is None:
-            path = self.paths[self.numbered(position)[0]]
-            return read_regular(self._columns.beside(self.name(position), path, value["path"]))
-        return bytes(value["bytes"] if isinstance(value, dict) else value)
+    def _listed(self, position: int) -> tuple[int, list[int]]:
+        """The batch of a sample with a list, and the numbers of its images, which are all but nulls."""
+        at, row = self._find(position)
+        batch = self._batch(at)
+        lists = batch.columns.column(self.image_list)
+        if not lists[row].is_valid:
+            return at, []
+        first, end = lists.offsets[row].as_py(), lists.offsets[row + 1].as_py()
+        return at, [number for number in range(first, end) if batch.images[number].is_valid]
+
+    def _place(self, position: int, at: int, number: int) -> Place | None:
+        """The place of an image of a batch; None: it has none of its own."""
+        batch = self._batch(at)
+        if not batch.given[number]:
+            named = self._path(position, batch, number)
+            return Place(named, 0, os.stat(named).st_size)
+        if batch.offsets is None or batch.sizes is None:
+            return None
+        path = self.paths[self._batches[at][0]]
+        return Place(path, int(batch.offsets[number]), int(batch.sizes[number]))
+
+    def _image(self, position: int, at: int, number: int) -> bytes:
+        batch, place = self._batch(at), self._place(position, at, number)
+        if place is None:
+            scalar = batch.images[number]
+            value = python_value(scalar, f"{self.name(position)}: its {self._columns.image}")
+            return bytes(value["bytes"] if isinstance(value, dict) else value)
+        if not batch.given[number]:
+            return read_regular(place.path)
+        return self._ranges.read(self._batches[at][0], place.offset, place.size)
 
     def read_fields(self, position: int) -> dict[str, Value]:
         """The fields besides the image."""
@@ -316,10 +337,12 @@ class ArrowSource(NumberedInFiles):
             self.name(position), self._batch(at).columns, row, self.paths[self._batches[at][0]]
         )
 
-    def _path(self, position: int, batch: _Batch, row: int) -> str:
-        column = batch.columns.column(self._columns.image)
-        named = self._arrow.types.is_struct(column.type) and column[row].is_valid
-        path = python_value(column.field("path")[row], f"{self.name(position)}: its path") if named else None
+    def _path(self, position: int, batch: _Batch, number: int) -> str:
+        images = batch.images
+        named = self._arrow.types.is_struct(images.type) and images[number].is_valid
+        path = (
+            python_value(images.field("path")[number], f"{self.name(position)}: its path") if named else None
+        )
         return self._columns.beside(self.name(position), self.paths[self.numbered(position)[0]], path)
 
     def _batch(self, at: int) -> _Batch:
@@ -343,17 +366,16 @@ class ArrowSource(NumberedInFiles):
         whole = message.size + message.body
         memory = mmap.mmap(-1, whole)  # anonymous: pages that are not written take no memory
         base = self._arrow.py_buffer(memory)
-        # Lists of images are read with all that is in the batch.
-        is_whole = message.compressed or bool(self.image_list)
-        self._fill(number, message, memory, 0, whole if is_whole else message.size)
+        self._fill(number, message, memory, 0, whole if message.compressed else message.size)
         columns = self._arrow.ipc.read_record_batch(self._arrow.ipc.read_message(base), self._schema)
         image = columns.column(self._columns.image)
+        image = image.values if self.image_list else image
         is_struct = self._arrow.types.is_struct(image.type)
         at = 2
         if is_struct:
             at = 3 if image.type.field(0).name == "bytes" else 6
         values = image.buffers()[at]
-        if not is_whole:
+        if not message.compressed:
             for buffer in (
                 each
                 for column in columns.columns
@@ -366,18 +388,16 @@ class ArrowSource(NumberedInFiles):
         columns.validate(full=True)
         if columns.num_rows != message.rows:
             raise ValueError(f"it has {columns.num_rows} rows, and says {message.rows}")
-        if self.image_list:
-            return _Batch(columns, None, None, np.zeros(0, np.bool_), memory)
         data = image.field("bytes") if is_struct else image
         given = data.is_valid().to_numpy(zero_copy_only=False)
         if is_struct:
             given &= image.is_valid().to_numpy(zero_copy_only=False)
         if message.compressed or values is None or not values.size:  # an empty buffer lies anywhere
-            return _Batch(columns, None, None, given, memory)
+            return _Batch(columns, image, None, None, given, memory)
         start, edges = values.address - base.address, _edges(data)
         if not 0 <= start <= start + values.size <= whole:
             raise ValueError("its images lie outside of it")
-        return _Batch(columns, edges[:-1] + message.offset + start, np.diff(edges), given, memory)
+        return _Batch(columns, image, edges[:-1] + message.offset + start, np.diff(edges), given, memory)
 
     def _fill(self, number: int, message: Message, memory: mmap.mmap, start: int, size: int) -> None:
         """Reads a part of a message into the memory of its batch, where pyarrow says that a buffer lies."""

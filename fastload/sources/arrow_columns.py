@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from fastload.sources.object_column import (
     object_notices,
 )
 from fastload.sources.options import NO_COLUMNS, BoxFormat, ColumnOptions
-from fastload.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Item, Value
+from fastload.sources.protocol import FIRST_TRIES, IMAGE_FIELD, Value
 from fastload.store import Field, Schema
 from fastload.store.checked import Bad, get_object, parse_json
 from fastload.store.form import Form
@@ -378,11 +378,6 @@ def file_columns(schema: pa.Schema) -> tuple[str, ...]:
         return bool(types.is_struct(column)) and {"bytes", "path"} <= {inner.name for inner in column}
 
     return tuple(field.name for field in schema if has_files(field.type))
-
-
-def listed_images(name: str, value: Any, read: Callable[[Any], bytes]) -> Item:
-    """A sample without its other values, of a list of images of which `read` makes bytes; nulls are none."""
-    return Item(name, b"", images=[read(each) for each in value or () if each is not None])
 
 
 class DeclaredColumns:

@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from fastload.common.files import read_regular
 from fastload.common.optional import optional
 from fastload.errors import PackError, RemoteError
 from fastload.remote.foreign import ForeignURL, Walk
-from fastload.sources.arrow_columns import brief, columns_of, file_columns, listed_images, python_value
+from fastload.sources.arrow_columns import brief, columns_of, file_columns, python_value
 from fastload.sources.options import NO_COLUMNS, ColumnOptions
 from fastload.sources.protocol import (
     UNKNOWN,
@@ -291,7 +290,8 @@ class ParquetSource(NumberedInFiles):
         value = python_value(table.column(self._columns.image)[row], f"{name}: its {self._columns.image}")
         values = self._columns.values(name, table, row, path)
         if self.image_list:
-            return replace(listed_images(name, value, partial(self._bytes, name, number)), values=values)
+            images = [self._bytes(name, number, each) for each in value or () if each is not None]
+            return Item(name, b"", values, images=images)
         return Item(name, self._bytes(name, number, value), values)
 
     def _in_page(self, number: int, place: Place, slots: PageSlots) -> bytes:

@@ -7,9 +7,10 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
-from documents import documents, write_json, write_parquet, write_tar
+from documents import STRUCT, documents, file_of, write_arrow, write_json, write_parquet, write_tar
 
 import fastload
 from fastload import FastLoader, PackedDataset
@@ -28,10 +29,17 @@ def batches(path: Path, **engine: object) -> list[torch.Tensor]:
         return [batch["images"].values for batch in loader]
 
 
-@pytest.mark.parametrize("name", ["jsonl", "tar", "unpacked"])
+WRITERS = {
+    "jsonl": lambda folder: write_json(folder, "a.jsonl"),
+    "tar": lambda folder: write_tar(folder / "a.tar"),
+    "arrow": lambda folder: write_arrow(folder / "a.arrow"),
+}
+
+
+@pytest.mark.parametrize("name", ["jsonl", "tar", "arrow", "unpacked"])
 def test_attached_lists_are_the_packed_ones(name: str, tmp_path: Path) -> None:
     """On every engine; a place and its index take a part of an image's bytes, which packing copies later."""
-    source = write_tar(tmp_path / "a.tar") if name == "tar" else write_json(tmp_path, "a.jsonl")
+    source = WRITERS.get(name, WRITERS["jsonl"])(tmp_path)
     packed, attached, whole = (tmp_path / each for each in ("packed", "attached", "whole"))
     fastload.pack(source, packed, encode="keep")
     if name == "unpacked":
@@ -83,6 +91,39 @@ def test_what_cannot_be_attached(tmp_path: Path) -> None:
     with pytest.raises(PackError, match="lists of images do not lie in files: pack it"):
         attach(write_parquet(tmp_path / "a.parquet"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    compressed = write_arrow(tmp_path / "a.arrow", compression="zstd")
+    with pytest.raises(PackError, match="row 1: its images are compressed: pack the source"):
+        attach(compressed, tmp_path / "out")
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_lists_in_arrow_files_have_nulls_and_paths(large: bool, tmp_path: Path) -> None:
+    """Null lists and null images are none; an image without bytes is the file that it names."""
+    first, second, third = (file_of(9, number) for number in range(3))
+    (tmp_path / "one.jpg").write_bytes(second)
+    image = [{"bytes": data, "path": "one.jpg"} for data in (first, None, third)]
+    rows = [None, [image[0], None, image[1]], [], [None], [image[1], image[2], image[2]]]
+    lists = (pa.large_list if large else pa.list_)(STRUCT)
+    columns = pa.table({"n": list(range(len(rows))), "images": pa.array(rows, lists)})
+    source = write_arrow(tmp_path / "a.arrow", columns)
+    fastload.pack(source, tmp_path / "packed", encode="keep")
+    attach(source, tmp_path / "attached")
+    packed, attached = (PackedDataset(tmp_path / name) for name in ("packed", "attached"))
+    assert [len(sample["images"]) for sample in attached] == [0, 2, 0, 0, 3]
+    for one, other in zip(packed, attached, strict=True):
+        assert all(map(torch.equal, one["images"], other["images"]))
+
+
+def test_a_base_of_several_files(tmp_path: Path) -> None:
+    """It is the folder of the first image."""
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b"):
+        write_arrow(tmp_path / "data" / f"{name}.arrow")
+    attach(str(tmp_path / "data" / "*.arrow"), tmp_path / "index", base="../data")
+    wanted = batches(tmp_path / "index")
+    shutil.move(tmp_path / "data", tmp_path / "moved")
+    assert rebase(tmp_path / "index", "../moved") == 2 * len(documents())
+    assert all(map(torch.equal, batches(tmp_path / "index"), wanted))
 
 
 def test_a_resume_goes_on(tmp_path: Path) -> None:
