@@ -7,7 +7,6 @@ which `pillow_order` finds out once for a process.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -101,57 +100,3 @@ def _reduced_by_pillow(pixels: Array, factor: tuple[int, int], box: tuple[int, .
 def _of_mode(pixels: Array) -> Array:
     """Pixels of one channel as (height, width), which is mode L."""
     return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
-
-
-class Reduction(NamedTuple):
-    """First step of a resize with a reducing gap: Image.reduce(factors, box), and the box of its result
-    that is then resized."""
-
-    factors: tuple[int, int]
-    box: tuple[int, int, int, int]
-    rest: tuple[float, float, float, float]
-
-
-_SUPPORT = {
-    "box": 0.5,
-    "bilinear": 1.0,
-    "hamming": 1.0,
-    "bicubic": 2.0,
-    "lanczos": 3.0,
-    "mks2013": 2.5,
-    "mks2021": 4.5,
-}
-
-
-def reduction(
-    image_size: tuple[int, int],
-    box: tuple[float, float, float, float],
-    size: tuple[int, int],
-    filter: str,
-    gap: float | None,
-) -> Reduction | None:
-    """Returns how Pillow's Image.resize reduces an image first when it is given `reducing_gap`, as it decides
-    in Image.py.
-
-    Args:
-        image_size: (width, height) of the image.
-        box: (left, top, right, bottom) that is resized, in its pixels.
-        size: (width, height) of what the box becomes.
-        filter: a name of FILTERS.
-        gap: the least factor that is left for the resize; None: there is no first step.
-
-    Returns:
-        None where there is no first step.
-    """
-    if gap is None or filter == "nearest":
-        return None
-    left, top, right, bottom = box
-    scales = ((right - left) / size[0], (bottom - top) / size[1])
-    across, down = (int(scale / gap) or 1 for scale in scales)
-    if across <= 1 and down <= 1:
-        return None
-    reach = [(_SUPPORT[filter] - 0.5) * scale for scale in scales]
-    x, y = max(0, int(left - reach[0])), max(0, int(top - reach[1]))
-    end = min(image_size[0], math.ceil(right + reach[0])), min(image_size[1], math.ceil(bottom + reach[1]))
-    rest = ((left - x) / across, (top - y) / down, (right - x) / across, (bottom - y) / down)
-    return Reduction((across, down), (x, y, *end), rest)

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 from lazy_helpers import both, files, is_lazy, lazily
 from PIL import Image, ImageFile, JpegImagePlugin
 
@@ -156,35 +154,3 @@ def test_probe_files_are_what_they_are_said_to_be() -> None:
     ]
     assert [sampling[0] for sampling in samplings] == [(2, 2), (2, 1), (1, 1), (1, 1)]
     assert all(np.asarray(image).min() < 20 and np.asarray(image).max() > 235 for image in read)
-
-
-@settings(max_examples=200)
-@given(
-    st.integers(1, 200),
-    st.integers(1, 200),
-    st.integers(1, 40),
-    st.integers(1, 40),
-    st.floats(1.0, 4.0),
-    st.sampled_from(
-        sorted(name for number, name in resampling.FILTERS.items() if number in set(Image.Resampling))[:6]
-    ),
-    st.tuples(*[st.floats(0, 1)] * 4),
-)
-def test_a_reducing_gap_is_pillow_s(
-    width: int, height: int, out_width: int, out_height: int, gap: float, name: str, cuts: tuple[float, ...]
-) -> None:
-    """The reduction and the resize of what is left give the bytes of Pillow's resize with reducing_gap."""
-    number = next(number for number, each in resampling.FILTERS.items() if each == name)
-    pixels = np.random.default_rng([width, height]).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    (left, right), (top, bottom) = (
-        sorted(each * width for each in cuts[:2]),
-        sorted(each * height for each in cuts[2:]),
-    )
-    assume(left < right and top < bottom)  # Pillow reduces no empty box
-    box, size = (left, top, right, bottom), (out_width, out_height)
-    wanted = np.asarray(Image.fromarray(pixels).resize(size, number, box, gap))
-    first = resampling.reduction((width, height), box, size, name, gap)
-    if first is not None:
-        pixels, box = core.reduce_exact(pixels, first.factors, first.box), first.rest
-    got = core.resize_exact(pixels, box, size, name, order=resampling.pillow_order() or "")
-    np.testing.assert_array_equal(got, wanted)
