@@ -196,7 +196,7 @@ CTEST_LIBS = $(shell pkg-config --libs libjpeg libwebp libdeflate zlib lmdb) -lm
 FLAGS_plain := -O2
 # Under the sanitizers gcc takes a third of its time to choose registers well.
 ANY_REGISTERS := $(if $(findstring clang,$(shell $(CC) --version)),,-fira-algorithm=priority -fira-region=one)
-FLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer $(ANY_REGISTERS)
+FLAGS_asan := -O1 -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer $(ANY_REGISTERS)
 FLAGS_tsan := -O1 -fsanitize=thread -fno-omit-frame-pointer $(ANY_REGISTERS)
 # The thread sanitizer's fixed layout does not fit every kernel's randomised one.
 RUN_tsan := $(shell setarch -R true 2>/dev/null && echo setarch -R)
