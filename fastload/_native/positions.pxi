@@ -32,7 +32,7 @@ def best_fit(const int64_t[::1] tokens not None, const int64_t[::1] order not No
         unit: tokens by which rooms are told apart.
     """
     cdef Py_ssize_t i, n = order.shape[0], last
-    cdef int64_t size, least, kind, at
+    cdef int64_t size, kind, word, at
     cdef int32_t number, bins = 0
     cdef uint64_t bits
     if n >> 31 or tokens.shape[0] != n or room < 1 or not 1 <= unit <= room:
@@ -48,14 +48,18 @@ def best_fit(const int64_t[::1] tokens not None, const int64_t[::1] order not No
             size = tokens[at] if 0 <= at < n else -1
             if not 0 <= size <= room:
                 break
-            least = (size + unit - 1) // unit
-            kind = least >> 6
-            bits = there[kind] >> (least & 63) << (least & 63)
-            while bits == 0 and kind < last:
+            kind = size // unit
+            bits = 1
+            if first[kind] < 0 or left[first[kind]] < size:  # else that one has room for it, to the token
                 kind += 1
-                bits = there[kind]
+                word = kind >> 6
+                bits = there[word] >> (kind & 63) << (kind & 63)
+                while bits == 0 and word < last:
+                    word += 1
+                    bits = there[word]
+                if bits:
+                    kind = word * 64 + _lowest(bits)
             if bits:
-                kind = kind * 64 + _lowest(bits)
                 number = first[kind]
                 first[kind] = after[number]
                 if first[kind] < 0:

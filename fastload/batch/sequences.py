@@ -59,16 +59,17 @@ class PackSequences(Collate):
         if isinstance(self.mask, str):
             raise ArgumentError(f"mask={self.mask!r}: give a list of names of fields")
         object.__setattr__(self, "mask", tuple(self.mask))
-        for name in ("merge", "vocabulary", "max_tokens"):
+        for name, least in (("merge", 1), ("vocabulary", 1), ("max_tokens", 1), ("image_token", 0)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ArgumentError(f"{name}={value!r}: give a number of 1 or more")
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise ArgumentError(f"{name}={value!r}: give a number of {least} or more")
 
     def finish(
         self, batch: object, samples: Sequence[Any] | None = None, counts: Sequence[int] | None = None
     ) -> dict[str, Any]:
         """The batch of sequences, of one that collate="flat" makes."""
-        if not isinstance(batch, Mapping) or not isinstance(batch.get(self.tokens), Flat):
+        tokens = _flat(batch.get(self.tokens)) if isinstance(batch, Mapping) else None
+        if not isinstance(batch, Mapping) or not isinstance(tokens, Flat):
             raise ArgumentError(
                 f"PackSequences takes samples that are dicts with token ids in {self.tokens!r}, a tensor of "
                 "one dimension"
@@ -80,7 +81,6 @@ class PackSequences(Collate):
                 f"PackSequences takes the patches of one field, not of {' and '.join(images)}"
             )
         patched = out.pop(images[0]) if images else None
-        tokens = batch[self.tokens]
         if patched is None:
             own, grids = torch.zeros(len(tokens.offsets) - 1), torch.zeros((0, 3), dtype=torch.int64)
         else:
@@ -90,15 +90,25 @@ class PackSequences(Collate):
             own = torch.ones(len(tokens.offsets) - 1) if each is None else torch.tensor(each)
             grids = patched.image_grid_thw
         row = _Row.of(self, tokens, grids, own)
-        return {
-            **row.batch([batch[name] if name in batch else _missing(name) for name in self.mask]),
-            **({} if patched is None else patched._asdict()),
-            **out,
-        }
+        made = row.batch([_flat(batch[name]) if name in batch else _missing(name) for name in self.mask])
+        made |= {} if patched is None else patched._asdict()
+        if twice := next((name for name in out if name in made), None):
+            raise ArgumentError(
+                f"PackSequences makes {twice!r} itself, and samples have a field of that name: leave it out "
+                "(fields=), or call it otherwise"
+            )
+        return made | out
 
 
 def _missing(name: str) -> Any:
     raise ArgumentError(f"PackSequences: mask names {name!r}, which samples do not have")
+
+
+def _flat(value: Any) -> Any:
+    """Rows of one length as those of any lengths are; else the value itself."""
+    if not isinstance(value, Tensor) or value.ndim != 2:
+        return value
+    return Flat(value.flatten(), torch.arange(len(value) + 1) * value.shape[1])
 
 
 @dataclass
@@ -152,6 +162,11 @@ class _Row:
                 f"{len(places)} placeholders of images in a batch that has {len(grids)} images: row {row} "
                 f"has {int(each[row])}, for {int(own[row])} of its own"
             )
+        if bool((grids[:, 1:] % rule.merge).any()):
+            raise ArgumentError(
+                f"merge={rule.merge} does not divide the patches of all images: give PackSequences "
+                "the merge= of their Patches"
+            )
         shapes = grids[:, 1:] // rule.merge
         counts[places] = shapes.prod(dim=1)
         return cls(rule, ids, offsets, counts, shapes, places)
@@ -179,7 +194,7 @@ class _Row:
     def _masked(self, name: str, mask: Any) -> Tensor:
         """Marks the tokens that have no label, by one field of the mask."""
         if isinstance(mask, Flat):
-            if len(mask.values) != len(self.ids) or not torch.equal(mask.offsets, self.offsets):
+            if mask.values.shape != self.ids.shape or not torch.equal(mask.offsets, self.offsets):
                 raise ArgumentError(f"mask: {name!r} has not one value for each token")
             return mask.values != 0
         if isinstance(mask, Tensor) and mask.ndim == 1 and len(mask) == len(self.offsets) - 1:

@@ -119,9 +119,11 @@ def best_fit(
     found, bins, there = np.empty(len(tokens), np.int64), 0, 0  # bit c: some bin has room of c units
     of_class: dict[int, list[tuple[int, int]]] = {}
     for place, size in zip(order.tolist(), tokens[order].tolist(), strict=True):
-        least = -(-size // unit)
-        if fitting := there >> least:
-            kind = least + (fitting & -fitting).bit_length() - 1
+        kind = size // unit
+        if not there >> kind & 1 or of_class[kind][-1][1] < size:
+            fitting = there >> kind + 1
+            kind = kind + (fitting & -fitting).bit_length() if fitting else -1
+        if kind >= 0:
             number, left = of_class[kind].pop()
             there ^= 0 if of_class[kind] else 1 << kind
         else:

@@ -312,6 +312,8 @@ class ShardedBatchSampler(Sharded, Sampler[Any]):
     @property
     def count(self) -> int:
         """Number of batches of the user's batch sampler."""
+        if isinstance(self.batches, TokenBatches):
+            return self.batches.batches_in(self.epoch)
         return len(self.batches)
 
     @property

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from torch.utils.data import Sampler
+from torch.utils.data import Dataset, Sampler, Subset
 
 from fastload._native import core
 from fastload.common.rng import KeyedPermutation, checked_epoch, checked_seed, order_seed, pool_seed
@@ -30,6 +30,7 @@ from fastload.dataset.packed import PackedDataset
 from fastload.errors import ArgumentError
 from fastload.sampling.sharding import Shard, checked_shard, rank_and_world
 from fastload.sampling.window import count_of
+from fastload.transforms.spec import Plan
 
 OnLong = Literal["error", "cut", "drop"]
 Lengths = npt.NDArray[np.unsignedinteger]
@@ -40,8 +41,9 @@ of 8 ranks has 1.13, 1.06 or 1.03 times the mean of a step's patches, at the 95t
 CARRIED = 1 / 8
 FULL = 0.995
 """Part of a bin from which on it is full enough not to be packed again."""
-_CLASSES = 1 << 14
-"""Rooms that are told apart; of larger bins rooms are rounded, by less than a ten-thousandth."""
+_CLASSES = 1 << 17
+"""Rooms that are told apart; of larger bins rooms are rounded, by less than a hundred-thousandth."""
+_COUNT_MOST = (1 << 32) - 1
 _READ = 1 << 16
 """Samples whose lengths are looked at together."""
 
@@ -55,7 +57,8 @@ class TokenBatches(Sampler[list[int]]):
 
     Args:
         lengths: tokens of each sample, its images' among them: integers (N,); uint32 is not copied. Or a
-            PackedDataset with transforms.Patches, whose stored sizes tell tokens and patches.
+            PackedDataset with transforms.Patches, or a Subset of one, whose stored sizes tell tokens and
+            patches.
         max_tokens: tokens of a bin.
         text: further tokens of each sample of a dataset: integers (N,), or the name of a column; or of a
             field of token ids, in which an image has one placeholder.
@@ -71,12 +74,13 @@ class TokenBatches(Sampler[list[int]]):
         long: number of samples longer than a bin.
 
     Raises:
-        ArgumentError: an argument is out of range, or a sample is longer than a bin.
+        ArgumentError: an argument is out of range, or a sample is longer than a bin; at a pass, too, where
+            the dataset has another transform by then.
     """
 
     def __init__(
         self,
-        lengths: npt.ArrayLike | PackedDataset,
+        lengths: npt.ArrayLike | Dataset[Any],
         max_tokens: int,
         *,
         text: npt.ArrayLike | str | None = None,
@@ -93,30 +97,37 @@ class TokenBatches(Sampler[list[int]]):
         if on_long not in get_args(OnLong):
             raise ArgumentError(f"on_long={on_long!r}: choose {', '.join(map(repr, get_args(OnLong)))}")
         self.max_tokens = count_of("max_tokens", max_tokens, 1)
+        if self.max_tokens > _COUNT_MOST:
+            raise ArgumentError(f"max_tokens={max_tokens!r}: give a number below 2**32")
         self.bins = count_of("bins", bins, 1)
         self.lengths, self.patches = _planned_by(lengths, text, patches)
         self.shard = checked_shard(shard)
         self.shuffle, self.seed, self.drop_last = bool(shuffle), checked, bool(drop_last)
         self.on_long: OnLong = on_long
         self.epoch = 0
+        self.long = -1
+        self._checked: Plan | None = None
         self._counted: tuple[int, int] | None = None  # an epoch, and its steps
-        self.long, first = self._count_long()
-        if self.long and on_long == "error":
-            (tokens,) = self.lengths[first : first + 1]
-            raise ArgumentError(
-                f"sample {first} has {tokens} tokens, as {self.long - 1} others more than "
-                f'max_tokens={self.max_tokens}: give more, or on_long="cut" or "drop"'
-            )
+        self._check()
 
-    def _count_long(self) -> tuple[int, int]:
-        """Number of samples longer than a bin, and the first of them."""
+    def _check(self) -> None:
+        """Counts the samples longer than a bin; again where the dataset has another transform."""
+        plan = self.lengths.plan() if isinstance(self.lengths, ImageCounts) else None
+        if self.long >= 0 and self._checked is plan:
+            return
         found, first = 0, -1
         for start in range(0, len(self.lengths), _READ):
             long = np.flatnonzero(self.lengths[start : start + _READ] > self.max_tokens)
             if len(long) and first < 0:
                 first = start + int(long[0])
             found += len(long)
-        return found, first
+        if found and self.on_long == "error":
+            (tokens,) = self.lengths[first : first + 1]
+            raise ArgumentError(
+                f"sample {first} has {tokens} tokens, as {found - 1} others more than "
+                f'max_tokens={self.max_tokens}: give more, or on_long="cut" or "drop"'
+            )
+        self.long, self._checked, self._counted = found, plan, None
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next pass has."""
@@ -131,14 +142,19 @@ class TokenBatches(Sampler[list[int]]):
             )
 
     def __len__(self) -> int:
-        if self._counted is None or self._counted[0] != self.epoch:
-            self._counted = self.epoch, sum(1 for _ in self._steps())
-        return self._counted[1] * self.bins // self._place()[1]
+        return self.batches_in(self.epoch) // self._place()[1]
+
+    def batches_in(self, epoch: int) -> int:
+        """Number of all ranks' batches in an epoch. Epochs may differ by some steps."""
+        self._check()
+        if self._counted is None or self._counted[0] != epoch:
+            self._counted = epoch, sum(1 for _ in self._steps(epoch))
+        return self._counted[1] * self.bins
 
     def __iter__(self) -> Iterator[list[int]]:
         rank, world = self._place()
-        for step in self._steps():
-            yield from (each.tolist() for each in step[rank::world])
+        self._check()
+        return (each.tolist() for step in self._steps(self.epoch) for each in step[rank::world])
 
     def _place(self) -> tuple[int, int]:
         """Rank and number of ranks."""
@@ -146,14 +162,14 @@ class TokenBatches(Sampler[list[int]]):
         self.check_world(world)
         return rank, world
 
-    def _steps(self) -> Iterator[Bins]:
-        """The steps of the epoch."""
+    def _steps(self, epoch: int) -> Iterator[Bins]:
+        """The steps of an epoch."""
         count = len(self.lengths)
         pools = max(1, round(count / POOL))
         edges = [count * pool // pools for pool in range(pools + 1)]
         carried = np.zeros(0, np.int64)
         for pool in range(pools):
-            found = self._part(edges[pool], edges[pool + 1])
+            found = self._part(epoch, edges[pool], edges[pool + 1])
             samples = np.concatenate([carried, found])
             bins = _Bins(samples, self._tokens(samples), self.patches[samples], self.max_tokens)
             if pool + 1 < pools:
@@ -162,13 +178,13 @@ class TokenBatches(Sampler[list[int]]):
                 bins.take_out(self.bins, 0)
             else:
                 bins.fill_up(self.bins)
-            yield from self._shuffled(bins.steps(self.bins), pool)
+            yield from self._shuffled(bins.steps(self.bins), epoch, pool)
 
-    def _part(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """The samples of some places of the epoch's order."""
+    def _part(self, epoch: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """The samples of some places of an epoch's order."""
         places = np.arange(start, stop)
         if self.shuffle and len(places):
-            places = KeyedPermutation(len(self.lengths), order_seed(self.seed, self.epoch)).at(places)
+            places = KeyedPermutation(len(self.lengths), order_seed(self.seed, epoch)).at(places)
         if self.on_long == "drop":
             places = places[self.lengths[places] <= self.max_tokens]
         return places
@@ -176,10 +192,10 @@ class TokenBatches(Sampler[list[int]]):
     def _tokens(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return np.minimum(self.lengths[samples], self.max_tokens).astype(np.int64)
 
-    def _shuffled(self, steps: list[Bins], pool: int) -> Iterator[Bins]:
+    def _shuffled(self, steps: list[Bins], epoch: int, pool: int) -> Iterator[Bins]:
         if not self.shuffle:
             return iter(steps)
-        order = KeyedPermutation(len(steps), pool_seed(self.seed, self.epoch, pool))
+        order = KeyedPermutation(len(steps), pool_seed(self.seed, epoch, pool))
         return (steps[place] for chunk in order.chunks() for place in chunk.tolist())
 
 
@@ -265,13 +281,14 @@ def best_fit(tokens: npt.NDArray[np.int64], room: int) -> npt.NDArray[np.int64]:
 
 
 class ImageCounts:
-    """Counts that follow from the stored sizes of a dataset's images: computed when they are asked for, by
-    samples or a slice of them, as an array has them.
+    """Counts that follow from the stored sizes of a dataset's images, and from its transform: computed when
+    they are asked for, by samples or a slice of them, as an array has them. 2^32 - 1 is that, or more.
 
     Args:
         dataset: with Patches in its transform.
-        pixels: pixels of what is counted.
-        others: further counts of each sample; None: there are none.
+        rows: the samples of it that are counted; None: all.
+        merged: True: tokens are counted, not patches.
+        others: further counts of each of these, or by_row of each of the dataset's; None: there are none.
         placeholders: True if one of these stands for each image.
 
     Raises:
@@ -279,26 +296,42 @@ class ImageCounts:
     """
 
     def __init__(
-        self, dataset: PackedDataset, pixels: int, others: Any = None, placeholders: bool = False
+        self,
+        dataset: PackedDataset,
+        rows: npt.NDArray[np.int64] | None,
+        *,
+        merged: bool,
+        others: Any = None,
+        by_row: bool = False,
+        placeholders: bool = False,
     ) -> None:
-        if dataset.plan.patches is None:
+        self._dataset, self._rows, self._merged = dataset, rows, merged
+        self._others, self._by_row, self._placeholders = others, by_row, placeholders
+        self.plan()
+
+    def plan(self) -> Plan:
+        """The dataset's transform now. Raises ArgumentError where sizes do not follow from it."""
+        plan = self._dataset.plan
+        if plan.patches is None:
             raise ArgumentError("lengths: the dataset has no transforms.Patches in its transform")
-        if dataset.plan.drawn_size:
+        if plan.drawn_size:
             raise ArgumentError("lengths: a crop or resize draws the sizes of its images: give numbers")
-        if not dataset.knows_sizes:
+        if not self._dataset.knows_sizes:
             raise ArgumentError("lengths: the sizes of its images are not known: give numbers")
-        self._dataset, self._pixels, self._others = dataset, pixels, others
-        self._placeholders = placeholders
+        return plan
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self._dataset) if self._rows is None else len(self._rows)
 
     def __getitem__(self, samples: Any) -> Lengths:
         if isinstance(samples, slice):
             samples = np.arange(*samples.indices(len(self)))
-        samples = np.asarray(samples, np.int64)
-        found = np.zeros(len(samples), np.int64) if self._others is None else self._others[samples]
-        found = np.asarray(found, np.int64)
+        places = np.asarray(samples, np.int64)
+        samples = places if self._rows is None else self._rows[places]
+        if self._others is None:
+            found = np.zeros(len(samples), np.int64)
+        else:
+            found = np.asarray(self._others[samples if self._by_row else places], np.int64)
         if self._dataset.lists is None:
             counts: Any = len(self._dataset.images.images)
             made = self._made(samples)
@@ -306,27 +339,33 @@ class ImageCounts:
             rows, offsets, _ = self._dataset.listed(samples)
             counts = np.diff(offsets)
             made = np.diff(np.concatenate(([0], np.cumsum(self._made(rows))))[offsets])
-        return (np.maximum(found - counts if self._placeholders else found, 0) + made).astype(np.uint32)
+        found = np.maximum(found - counts if self._placeholders else found, 0) + made
+        return np.minimum(found, _COUNT_MOST).astype(np.uint32)
 
     def _made(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """The counts of the images of each native row."""
         dataset, found = self._dataset, np.zeros(len(rows), np.int64)
+        patch, merge, _ = self.plan().patches or (1, 1, 1)
+        pixels = (patch * merge if self._merged else patch) ** 2
         programs = list(dataset.plan.programs)
         for image in dataset.images.images:
             heights, widths = (np.ascontiguousarray(side[rows], np.int32) for side in image.sides())
             sizes, _ = core.image_sizes(
                 programs, heights, widths, np.ascontiguousarray(rows, np.uint64), dataset.max_pixels, 0, 0
             )
-            found += sizes[0].astype(np.int64).prod(axis=1) // self._pixels
+            found += sizes[0].astype(np.int64).prod(axis=1) // pixels
         return found
 
 
 def _planned_by(
-    lengths: npt.ArrayLike | PackedDataset, text: npt.ArrayLike | str | None, patches: npt.ArrayLike | None
+    lengths: npt.ArrayLike | Dataset[Any], text: npt.ArrayLike | str | None, patches: npt.ArrayLike | None
 ) -> tuple[Lengths | ImageCounts, Lengths | ImageCounts]:
     """Tokens and patches of each sample. Raises ArgumentError."""
-    if isinstance(lengths, PackedDataset):
-        counted, work = _of_dataset(lengths, text)
+    dataset, rows = _whole(lengths)
+    if isinstance(dataset, PackedDataset):
+        counted, work = _of_dataset(dataset, rows, text)
+    elif isinstance(lengths, Dataset):
+        raise ArgumentError("lengths: give a PackedDataset, a Subset of one, or a number for each sample")
     elif text is not None:
         raise ArgumentError("text= is for a dataset, whose images' tokens it adds to")
     else:
@@ -337,33 +376,47 @@ def _planned_by(
     return counted, work
 
 
+def _whole(lengths: object) -> tuple[object, npt.NDArray[np.int64] | None]:
+    """The dataset that a Subset is of, and its samples; or what is no Subset, and None."""
+    rows: npt.NDArray[np.int64] | None = None
+    while isinstance(lengths, Subset):
+        found = np.asarray(lengths.indices, np.int64)
+        lengths, rows = lengths.dataset, found if rows is None else found[rows]
+    return lengths, rows
+
+
 def _of_dataset(
-    dataset: PackedDataset, text: npt.ArrayLike | str | None
-) -> tuple[ImageCounts | Lengths, ImageCounts | Lengths]:
-    """Tokens and patches of the samples of a dataset. Raises ArgumentError."""
+    dataset: PackedDataset, rows: npt.NDArray[np.int64] | None, text: npt.ArrayLike | str | None
+) -> tuple[ImageCounts, ImageCounts]:
+    """Tokens and patches of the samples of a dataset, or of these of its rows. Raises ArgumentError."""
     others: Any = None
     placeholders = False
     if isinstance(text, str):
         others, placeholders = _tokens_of(dataset, text)
     elif text is not None:
         others = _counts("text", text)
-        if len(others) != len(dataset):
-            raise ArgumentError(f"text of {len(others)} samples, the dataset has {len(dataset)}")
-    patch, merge, _ = dataset.plan.patches or (1, 1, 1)
-    return ImageCounts(dataset, (patch * merge) ** 2, others, placeholders), ImageCounts(dataset, patch**2)
+        if len(others) != (count := len(dataset) if rows is None else len(rows)):
+            raise ArgumentError(f"text of {len(others)} samples, the dataset has {count}")
+    by_row = isinstance(text, str)
+    return (
+        ImageCounts(dataset, rows, merged=True, others=others, by_row=by_row, placeholders=placeholders),
+        ImageCounts(dataset, rows, merged=False),
+    )
 
 
 def _tokens_of(dataset: PackedDataset, name: str) -> tuple[Any, bool]:
     """The tokens of a column or a field of token ids by sample, and whether placeholders of images are among
     them."""
     schema = dataset.schema
-    if name in schema.own_columns:
-        return dataset.by_sample(name), False
     field = next((each for each in schema if each.name == name), None)
-    if field is None or field.shape != (None,):
+    if field is not None and field.shape == (None,):
+        (counts,) = schema.hidden_names(field)
+        return dataset.opened.reader.values(counts), True
+    if field is None or not field.is_column or len(field.shape) > 1:
         raise ArgumentError(f"text={name!r} is no column of {dataset.path}, nor a field of token ids")
-    (counts,) = schema.hidden_names(field)
-    return dataset.opened.reader.values(counts), True
+    if field.shape:  # as many ids in every sample
+        return np.broadcast_to(np.int64(field.shape[0] or 0), len(dataset)), True
+    return _counts(f"text={name!r}", dataset.column(name)), False
 
 
 def _counts(name: str, values: npt.ArrayLike) -> Lengths:

@@ -57,7 +57,7 @@ def add_tokens(
     transformers = optional("transformers", "tokens of texts")
     try:
         made = transformers.AutoTokenizer.from_pretrained(os.fspath(tokenizer), local_files_only=True)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a damaged file it raises any
         reason = " ".join(str(error).split())[:200]
         raise ArgumentError(f"{os.fspath(tokenizer)} is no folder of a tokenizer: {reason}") from None
     with DatasetChange(path, _GO_ON) as change:
@@ -66,6 +66,11 @@ def add_tokens(
             ids = _Rows(Field(name, "array", "int32", (None,)))
             masks = _Rows(Field(MASK, "array", "uint8", (None,)))
             columns = [ids, masks] if field.handler.takes_null else [ids]
+            if masks in columns and not made.is_fast:
+                raise ArgumentError(
+                    f"{os.fspath(tokenizer)}: {type(made).__name__} does not say where tokens lie in a "
+                    "conversation: give a fast tokenizer"
+                )
             check_names(change, [each.field for each in columns])
             for found, mask in _Tokens(reader, field, made, image).all():
                 ids.add(found)
@@ -97,9 +102,11 @@ class _Tokens:
         is_text = not self._field.handler.takes_null
         for start in range(0, len(self._reader), _BLOCK):
             block = [self._text(index) for index in range(start, min(start + _BLOCK, len(self._reader)))]
-            found = self._tokenizer(
-                [text for text, _ in block], add_special_tokens=is_text, return_offsets_mapping=True
-            )
+            texts = [text for text, _ in block]
+            if is_text:
+                yield from ((ids, ()) for ids in self._tokenizer(texts)["input_ids"])
+                continue
+            found = self._tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
             for (_, spans), ids, offsets in zip(
                 block, found["input_ids"], found["offset_mapping"], strict=True
             ):
@@ -121,8 +128,12 @@ class _Tokens:
         whole, spans = self._by_template(turns), []
         for number, turn in enumerate(turns):
             if turn["role"] == "assistant":
-                before = self._by_template(turns[:number], add_generation_prompt=True)
                 after = self._by_template(turns[: number + 1])
+                before = (
+                    self._by_template(turns[:number], add_generation_prompt=True)
+                    if number
+                    else after[: _place_of(turn.get("content"), after)]
+                )
                 if not (whole.startswith(before) and whole.startswith(after)):
                     raise ValueError("the chat template changes a turn when others follow")
                 spans.append((len(before), len(after)))
@@ -139,6 +150,7 @@ class _Tokens:
             raise ValueError("it is neither a text nor a conversation")
         return [
             {
+                **{key: part for key, part in turn.items() if key not in ("from", "value")},
                 "role": _ROLES.get(role := str(turn.get("role", turn.get("from"))), role),
                 "content": self._with_images(turn.get("content", turn.get("value"))),
             }
@@ -149,6 +161,14 @@ class _Tokens:
         if isinstance(content, str) and self._image is not None:
             return content.replace("<image>", self._image)
         return content
+
+
+def _place_of(content: Any, text: str) -> int:
+    """The character at which a turn's words begin in a text that ends with it; the text's end where they are
+    not found, so that nothing of it has a label."""
+    words = content.strip() if isinstance(content, str) else ""
+    place = text.rfind(words) if words else -1
+    return len(text) if place < 0 else place
 
 
 def _outside(firsts: Sequence[int], spans: Spans) -> Any:

@@ -14,7 +14,7 @@ import torchvision_ops  # noqa: F401  (torchvision, which transformers imports, 
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import photo
-from torch.utils.data import Dataset
+from torch.utils.data import ConcatDataset, Dataset, Subset
 
 import fastload
 from fastload import FastLoader, PackedDataset, PackSequences, PatchedImages, TokenBatches
@@ -156,6 +156,73 @@ def test_a_plan_knows_the_lengths(packed: Path) -> None:
     assert max(map(sum, lengths)) <= 120
 
 
+@pytest.mark.parametrize("arguments", [{"num_workers": 1}, {"num_workers": 0, "engine": "python"}], ids=str)
+@pytest.mark.parametrize(("count", "length"), [(6, 4), (1, 4), (3, 3)])
+def test_sequences_of_one_length(
+    count: int, length: int, arguments: dict[str, Any], packed: Path, tmp_path: Path
+) -> None:
+    """Ids that are as many in every sample are stored as rows of one shape: planned and packed as others."""
+    first = Documents()[0]
+    rows = [
+        {**first, "input_ids": np.arange(length) + IMAGE - index % 2, "quiet": np.ones(length, np.uint8)}
+        for index in range(count)
+    ]
+    assert fastload.pack(rows, tmp_path / "same.fl").fields[1].shape == (length,)
+    dataset = PackedDataset(tmp_path / "same.fl", [PATCHES])
+    batches = TokenBatches(dataset, 1000, text="input_ids", bins=1)
+    (_, down, across) = dataset[0]["image"].image_grid_thw[0].tolist()
+    assert batches.lengths[:].tolist() == [length - 1 + down * across // 4] * count
+    collate = PackSequences(image_token=IMAGE, mask=["quiet"])
+    with FastLoader(dataset, batch_sampler=batches, collate_fn=collate, **arguments) as loader:
+        (batch,) = loader
+    assert batch["cu_seqlens"].diff().tolist() == batches.lengths[:].tolist()
+    assert set(batch["labels"].tolist()) == {-100}
+
+
+def test_a_plan_of_a_part(packed: Path) -> None:
+    """Subsets are planned by their own samples, with numbers of their own or a column."""
+    dataset = PackedDataset(packed, [PATCHES], fields=("image", "input_ids"))
+    whole = TokenBatches(dataset, 1000, text="input_ids").lengths[:]
+    part = Subset(dataset.where("prompt > 0"), [3, 1, 1])
+    rows = [part.dataset.indices[place] for place in (3, 1, 1)]
+    assert TokenBatches(part, 1000, text="input_ids").lengths[:].tolist() == whole[rows].tolist()
+    own = TokenBatches(part, 1000, text=[5, 7, 9]).lengths[:] - TokenBatches(part, 1000).lengths[:]
+    assert own.tolist() == [5, 7, 9]
+    with pytest.raises(ArgumentError, match="text of 24 samples, the dataset has 3"):
+        TokenBatches(part, 1000, text=[1] * COUNT)
+    with pytest.raises(ArgumentError, match="give a PackedDataset, a Subset of one, or a number for each"):
+        TokenBatches(ConcatDataset([dataset, dataset]), 1000)
+
+
+def test_a_plan_of_numbers_out_of_range(tmp_path: Path) -> None:
+    """Sums beyond 32 bits are too long for any bin; columns are checked as given numbers are."""
+    row = {"image": photo(1, 60, 60), "big": 1 << 40, "low": -1, "part": 0.5}
+    fastload.pack([row, row], tmp_path / "odd.fl")
+    dataset = PackedDataset(tmp_path / "odd.fl", [PATCHES])
+    with pytest.raises(ArgumentError, match="sample 0 has 4294967295 tokens, as 0 others"):
+        TokenBatches(dataset, 1000, text=[(1 << 32) - 1, 7])
+    for name, message in {"big": "numbers from 0", "low": "-1 to -1; give", "part": "not float64"}.items():
+        with pytest.raises(ArgumentError, match=f"text='{name}': .*{message}"):
+            TokenBatches(dataset, 1000, text=name)
+
+
+def test_a_plan_of_another_transform(packed: Path) -> None:
+    """With another transform between passes the plan is another, and samples too long for it an error."""
+    dataset = PackedDataset(packed, [PATCHES], fields=("image", "input_ids"))
+    batches = TokenBatches(dataset, 150, bins=1, seed=1)
+    before = len(batches)
+    dataset.transform = [T.Patches(patch=28, max_pixels=150 * 150)]
+    assert batches.lengths[:].tolist() == TokenBatches(dataset, 150).lengths[:].tolist()
+    assert list(batches) == list(TokenBatches(dataset, 150, bins=1, seed=1))
+    assert len(batches) < before
+    dataset.transform = [T.Patches(patch=4, max_pixels=150 * 150)]
+    for call in (len, iter):
+        with pytest.raises(
+            ArgumentError, match=r"sample \d+ has \d+ tokens, as \d+ others more than max_tokens"
+        ):
+            call(batches)
+
+
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 8))
 def test_texts_alone(lengths: list[int], most: int) -> None:
     """Sequences of any length, empty ones too; max_tokens cuts each."""
@@ -215,7 +282,17 @@ def of(ids: list[int], **more: Any) -> dict[str, Any]:
         ({"mask": ["m"]}, [of([1])], "mask names 'm', which samples do not have"),
         ({"mask": ["m"]}, [of([1, 2], m=torch.tensor([1]))], "mask: 'm' has not one value for each token"),
         ({"mask": ["m"]}, [of([1, 2], m="text")], "mask: 'm' is neither a number nor"),
+        (
+            {"mask": ["m"]},
+            [of([1, 2], m=torch.zeros(2, 3))],
+            "mask: 'm' has not one value for each token",
+        ),
         ({"image_token": 9}, [of([9], a=image(2, 2), b=image(2, 2))], "patches of one field, not of a and b"),
+        ({"image_token": 9, "merge": 4}, [of([9], image=image(2, 2))], "merge=4 does not divide the patches"),
+        ({"image_token": 9}, [of([9], image=image(4, 5))], "merge=2 does not divide the patches"),
+        ({}, [of([1, 2], labels=torch.tensor([7, 8]))], "makes 'labels' itself, and samples have a field"),
+        ({}, [of([1, 2], position_ids=3)], "makes 'position_ids' itself"),
+        ({"tokens": "t"}, [of([1, 2], t=torch.tensor([7, 8]))], "makes 'input_ids' itself"),
     ],
 )
 def test_samples_that_do_not_fit(options: dict[str, Any], samples: list[Any], message: str) -> None:
@@ -224,7 +301,16 @@ def test_samples_that_do_not_fit(options: dict[str, Any], samples: list[Any], me
 
 
 @pytest.mark.parametrize(
-    "options", [{"mask": "prompt"}, {"merge": 0}, {"vocabulary": True}, {"max_tokens": 1.5}], ids=str
+    "options",
+    [
+        {"mask": "prompt"},
+        {"merge": 0},
+        {"vocabulary": True},
+        {"max_tokens": 1.5},
+        {"image_token": "x"},
+        {"image_token": True},
+    ],
+    ids=str,
 )
 def test_options_out_of_range(options: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=next(iter(options))):

@@ -165,9 +165,57 @@ def test_texts_and_the_token_of_images(tmp_path: Path, tokenizer: Path) -> None:
     assert dataset[1]["input_ids"].tolist() == made("a <|end|> b")["input_ids"]
 
 
+def test_all_keys_of_a_turn_reach_the_template(tokenizer: Path, tmp_path: Path) -> None:
+    """Calls of tools and their names; and where the assistant begins, what the template puts before its words
+    has no labels."""
+    from transformers import AutoTokenizer
+
+    template = (
+        "{% if messages[0].role != 'system' %}[system]Help.<|end|>{% endif %}"
+        "{% for m in messages %}[{{ m.role }}]{% for c in m.tool_calls or [] %}CALL {{ c.function.name }}"
+        "{% endfor %}{{ m.content or '' }}{{ m.name or '' }}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}[assistant]{% endif %}"
+    )
+    shutil.copytree(tokenizer, tmp_path / "tools")
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}
+    (tmp_path / "tools" / "tokenizer_config.json").write_text(json.dumps(about))
+    call = {"type": "function", "function": {"name": "weather", "arguments": {}}}
+    talks = [
+        [
+            {"role": "user", "content": "Rain?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "name": "weather", "content": "sunny"},
+            {"role": "assistant", "content": "No."},
+        ],
+        [{"role": "assistant", "content": "Yes. "}, {"role": "user", "content": "Yes."}],
+        [{"role": "assistant", "content": None, "tool_calls": [call]}],
+    ]
+    image = io.BytesIO()
+    photo(1, 40, 50).save(image, "PNG")
+    fastload.pack([{"image": image.getvalue(), "messages": talk} for talk in talks], tmp_path / "t.fl")
+    fastload.add_tokens(tmp_path / "t.fl", tmp_path / "tools")
+    made = AutoTokenizer.from_pretrained(tmp_path / "tools")
+    said = []
+    for talk, sample in zip(talks, PackedDataset(tmp_path / "t.fl"), strict=True):
+        ids = sample["input_ids"]
+        text = made.apply_chat_template(talk, tokenize=False)
+        assert ids.tolist() == made(text, add_special_tokens=False)["input_ids"]
+        said.append(made.decode(ids[sample["masked"] == 0]))
+    assert said == ["CALL weather<|end|>No.<|end|>", "Yes. <|end|>", ""]
+
+
 def test_refusals(talks: Path, tokenizer: Path, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="no folder of a tokenizer"):
         fastload.add_tokens(talks, tmp_path)
+    shutil.copytree(tokenizer, tmp_path / "damaged")
+    (tmp_path / "damaged" / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(ArgumentError, match="damaged is no folder of a tokenizer"):
+        fastload.add_tokens(talks, tmp_path / "damaged")
+    (tmp_path / "bytes").mkdir()
+    about = {"tokenizer_class": "ByT5Tokenizer", "chat_template": TEMPLATE}
+    (tmp_path / "bytes" / "tokenizer_config.json").write_text(json.dumps(about))
+    with pytest.raises(ArgumentError, match="ByT5Tokenizer does not say where tokens lie in a conversation"):
+        fastload.add_tokens(talks, tmp_path / "bytes")
     with pytest.raises(ArgumentError, match="name one field of texts or conversations"):
         fastload.add_tokens(talks, tokenizer, text="n")
     with pytest.raises(ArgumentError, match="has a field 'n' already"):

@@ -20,6 +20,7 @@ import fastload
 from fastload import FastLoader, PackedDataset, TokenBatches
 from fastload._native import core
 from fastload.errors import ArgumentError
+from fastload.portable import core as portable
 from fastload.sampling import token_batches
 from fastload.transforms import RandomResizedCrop
 
@@ -91,6 +92,27 @@ def test_best_fit_is_best_fit(sizes: list[int], room: int) -> None:
     if room == MOST:
         assert sorted(room - used) == sorted(rooms)
     assert len(used) == len(rooms) or room > MOST
+
+
+@pytest.mark.parametrize(
+    ("room", "size"),
+    [(40_000, 10_000), (100_000, 25_000), (10**6, 5 * 10**5), (16_386, 8193), (3 << 20, 1 << 20)],
+)
+def test_lengths_that_divide_a_bin_fill_it(room: int, size: int) -> None:
+    """To the token, however large bins are."""
+    sizes = np.full(60, size, np.int64)
+    native = token_batches.best_fit(sizes, room)
+    assert np.bincount(native).tolist() == [room // size] * (60 // (room // size))
+
+
+@given(
+    st.lists(st.integers(0, 1000), max_size=60), st.sampled_from([1000, 1003]), st.sampled_from([1, 7, 100])
+)
+def test_portable_best_fit_is_the_native_one(sizes: list[int], room: int, unit: int) -> None:
+    arguments = np.array(sizes, np.int64), np.arange(len(sizes))[::-1].copy(), room, unit
+    found = core.best_fit(*arguments)
+    assert found.tolist() == portable.best_fit(*arguments).tolist()
+    assert (np.bincount(found, weights=sizes) <= room).all() if sizes else not len(found)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +231,45 @@ def test_resumed_with_other_ranks(photos: Path, arguments: dict[str, Any]) -> No
     assert joined == [[int(labels[index]) for index in each] for each in expected]
 
 
+@pytest.mark.parametrize("shard", [None, (0, 1)])
+def test_a_pass_keeps_its_epoch(shard: Any) -> None:
+    """Whatever begins or is asked for meanwhile: other passes, set_epoch(), len()."""
+    lengths = np.random.default_rng(0).integers(1, 60, 3000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_batches, "POOL", 256)
+        loader = FastLoader(
+            range(3000), batch_sampler=TokenBatches(lengths, 512, seed=3), seed=1, shard=shard
+        )
+        for meanwhile in (lambda: next(iter(loader)), lambda: loader.set_epoch(1), lambda: len(loader)):
+            passing = iter(loader)
+            found = [next(passing).tolist() for _ in range(5)]
+            meanwhile()
+            found += [batch.tolist() for batch in passing]
+            assert sorted({index for each in found for index in each}) == list(range(3000))
+            assert sum(map(len, found)) < 3008
+
+
+def test_the_length_is_that_of_the_epoch() -> None:
+    """Under shard= too, as soon as set_epoch() has named it."""
+    lengths = np.random.default_rng(0).choice([170, 180, 250, 260, 340, 60, 90], 5000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_batches, "POOL", 256)
+        loaders = [
+            FastLoader(
+                range(5000), batch_sampler=TokenBatches(lengths, 512, bins=2, seed=3), seed=1, shard=shard
+            )
+            for shard in (None, (0, 1))
+        ]
+        counts = set()
+        for epoch in range(4):
+            for loader in loaders:
+                loader.set_epoch(epoch)
+                expected = len(loader)
+                counts.add(expected)
+                assert sum(1 for _ in loader) == len(loader) == expected
+    assert len(counts) > 1, "epochs that differ"
+
+
 def test_what_a_loader_refuses(photos: Path) -> None:
     dataset = PackedDataset(photos, [RandomResizedCrop(16)])
     given_: dict[str, Any] = {"lengths": [1] * 40, "max_tokens": 8, "bins": 4}
@@ -222,6 +283,7 @@ def test_what_a_loader_refuses(photos: Path) -> None:
     ("arguments", "message"),
     [
         ({"max_tokens": 0}, "max_tokens=0: give a number of 1 or more"),
+        ({"max_tokens": 1 << 32}, "max_tokens=4294967296: give a number below"),
         ({"bins": 0}, "bins=0"),
         ({"seed": None}, "seed=None"),
         ({"on_long": "split"}, "on_long='split': choose 'error', 'cut', 'drop'"),
