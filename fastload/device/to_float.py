@@ -149,6 +149,8 @@ class TensorForm:
         """
         if isinstance(images, PatchedImages):
             return images.changed(replace(self, memory_format=None))
+        if isinstance(images, Tensor) and images.ndim == 5:  # of samples with any number of images
+            return self(images.flatten(0, 1)).unflatten(0, images.shape[:2])
         if (
             not isinstance(images, Tensor)
             or images.ndim != 4

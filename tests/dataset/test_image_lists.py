@@ -242,6 +242,22 @@ def test_forms_and_floats_of_batches(more: dict[str, Any], collate: str, packed:
         assert all(same(first, other) for other in others)
 
 
+@pytest.mark.parametrize("more", [{"dtype": torch.float16}, {"memory_format": torch.channels_last}], ids=str)
+def test_floats_of_lists_of_one_length(more: dict[str, Any], packed: Path) -> None:
+    """Without collate= they are one tensor (B, N, C, H, W), on every engine; lists of other lengths are an
+    error that says what to give."""
+    dataset = PackedDataset(packed, [T.Resize((20, 20))], fields=("images", "n"))
+    for chosen in ([1, 6, 8, 13], [0, 4, 7]):
+        first, *others = (epochs(Subset(dataset, chosen), 4, 1, **more, **engine) for engine in ENGINES)
+        assert first[0]["images"].shape == (len(chosen), len(dataset[chosen[0]]["images"]), 3, 20, 20)
+        for other in others:
+            assert same(first, other)
+            assert first[0]["images"].stride() == other[0]["images"].stride()
+    for engine in ENGINES:
+        with pytest.raises(BatchShapeError, match="collate="):
+            epochs(dataset, **more, **engine)
+
+
 def test_what_augments_batches_says_what_it_takes(packed: Path) -> None:
     augments = AugmentBatch([ColorJitter(brightness=0.5)])
     with pytest.raises(ArgumentError, match="takes an image a sample, and these are Flat"):

@@ -116,6 +116,21 @@ def test_the_images_of_chosen_samples_alone_are_fetched(
     assert not proxy.counts()["requests"]
 
 
+@pytest.mark.parametrize("engine", [{}, {"num_workers": 0}, {"engine": "python"}], ids=str)
+def test_samples_without_images_need_none(
+    engine: dict[str, Any], local: Path, s3_url: str, seaweedfs: SeaweedFS, open_s3: Any, opened: Open
+) -> None:
+    """Batches of them are made of a bucket whose images are gone."""
+    fastload.push(local, s3_url, storage_options=seaweedfs.options())
+    dataset = opened(s3_url, CROP)
+    open_s3(f"{s3_url}/images").delete(["shard-00000.lmdb"])
+    none = Subset(
+        dataset, [at for at, count in enumerate(dataset.table()["images_count"].to_pylist()) if not count]
+    )
+    for batch in epochs(none, 1, **engine):
+        assert batch["images"].values.shape == (0, 3, 24, 24)
+
+
 def test_images_that_are_not_there_are_said(
     local: Path, s3_url: str, seaweedfs: SeaweedFS, open_s3: Any
 ) -> None:

@@ -138,9 +138,10 @@ class ThreadEngine:
         occurrences = view.occurrences(positions, again)
         seeds = row_seeds(seed, epoch, occurrences)
         drawn_as = None if listed is None else listed.drawn_as
+        wanted = len(indices)
         if listed is not None:
             seeds = None if seeds is None else np.repeat(seeds, listed.counts)
-            if not len(indices):  # samples without images: one that nobody gets, since a batch has rows
+            if not wanted:  # samples without images: one that nobody makes or gets, since a batch has rows
                 sources, indices, seeds = np.zeros(1, np.uint32), np.zeros(1, np.uint64), None
                 drawn_as = None
         if self._remote and self.row_fields is not None:
@@ -164,8 +165,11 @@ class ThreadEngine:
         else:
             batch = self._different(sources, indices, seed, epoch, layout, seeds, drawn_as)
         batch.occurrences, batch.listed = occurrences, listed
+        if not wanted:
+            batch.fail(0, "it is no sample's", remote=False)
         if self._remote:
-            self._fetch(batch, sources, indices.astype(np.int64), positions, bucket_pass)
+            rows = sources[:wanted], indices[:wanted].astype(np.int64)
+            self._fetch(batch, *rows, positions, bucket_pass)
         return batch
 
     def _different(
