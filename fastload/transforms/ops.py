@@ -9,7 +9,7 @@ pixels in any loader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from operator import index
@@ -21,6 +21,25 @@ from fastload.transforms.policies import Scales
 SizeArgument = int | Sequence[int]
 KEYPOINTS_MOST = 1 << 16
 """Limit on the keypoints of one object, whose numbers a flip may exchange."""
+SIDE_MOST = 1 << 24
+"""Limit on a side of an image (FL_IMAGE_SIDE_MAX)."""
+_ROUNDS_TO_0 = 2.0**-150
+"""Largest number that is 0 in float32."""
+_FLOAT32_MOST = 2.0**128 - 2.0**104
+"""Largest number of float32."""
+
+
+def whole(value: object, most: int = SIDE_MOST) -> bool:
+    """Returns True for an int of 1 to `most`, by default those that a side can have."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def finite(values: Iterable[Any], who: str, name: str) -> tuple[float, ...]:
+    """Accepts numbers that are finite in float32."""
+    numbers = tuple(value if isinstance(value, int) else float(value) for value in values)
+    if not all(-_FLOAT32_MOST <= number <= _FLOAT32_MOST for number in numbers):
+        raise TransformError(f"{who}: {name}={numbers!r} has a number that is not finite in float32")
+    return tuple(map(float, numbers))
 
 
 def size_pair(size: SizeArgument, who: str) -> tuple[int, int]:
@@ -28,8 +47,10 @@ def size_pair(size: SizeArgument, who: str) -> tuple[int, int]:
     values = (size, size) if isinstance(size, int) else tuple(size)
     if len(values) == 1:
         values = (values[0], values[0])
-    if len(values) != 2 or any(not isinstance(v, int) or isinstance(v, bool) or v < 1 for v in values):
-        raise TransformError(f"{who}: size is {size!r}; give a positive int or (height, width)")
+    if len(values) != 2 or not all(map(whole, values)):
+        raise TransformError(
+            f"{who}: size is {size!r}; give a positive int or (height, width), at most {SIDE_MOST}"
+        )
     return int(values[0]), int(values[1])
 
 
@@ -42,11 +63,11 @@ def interpolation_name(value: object, who: str) -> str:
 
 
 def ascending(
-    value: Sequence[float], who: str, name: str, *, most: float | None = None
+    value: Sequence[float], who: str, name: str, *, most: float = _FLOAT32_MOST
 ) -> tuple[float, float]:
     """Accepts two positive numbers, the second at least the first and at most `most`."""
-    low, high = (float(v) for v in value)
-    if not 0 < low <= high or (most is not None and high > most):
+    low, high = finite(value, who, name)
+    if not 0 < low <= high <= most:
         raise TransformError(f"{who}: {name}={tuple(value)!r} must be positive and ascending")
     return low, high
 
@@ -66,8 +87,8 @@ def padding_sides(padding: int | Sequence[int] | None) -> tuple[int, int, int, i
     else:
         given = (padding,) if isinstance(padding, int) else tuple(padding)
     sides = {1: (0, 0, 0, 0), 2: (0, 1, 0, 1), 4: (0, 1, 2, 3)}.get(len(given))
-    if sides is None or any(each < 0 for each in given):
-        raise TransformError(f"RandomCrop: padding={padding!r}; give 1, 2 or 4 sides of at least 0")
+    if sides is None or not all(0 <= each <= SIDE_MOST for each in given):
+        raise TransformError(f"RandomCrop: padding={padding!r}; give 1, 2 or 4 sides of 0 to {SIDE_MOST}")
     left, top, right, bottom = (given[side] for side in sides)
     return left, top, right, bottom
 
@@ -177,7 +198,7 @@ class Resize(Transform):
     def __post_init__(self) -> None:
         object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "Resize"))
         if self.size is None:
-            if not isinstance(self.max_size, int) or isinstance(self.max_size, bool) or self.max_size < 1:
+            if not whole(self.max_size):
                 raise TransformError(
                     f"Resize: size=None needs max_size, the longer side, not {self.max_size!r}"
                 )
@@ -185,8 +206,10 @@ class Resize(Transform):
         size: SizeArgument = self.size
         if not isinstance(size, int) and len(size) == 1:
             size = size[0]
-        if self.max_size is not None and (not isinstance(size, int) or self.max_size <= size):
-            raise TransformError("Resize: max_size needs an int size, and must be larger than it")
+        if self.max_size is not None and not (isinstance(size, int) and size < self.max_size <= SIDE_MOST):
+            raise TransformError(
+                f"Resize: max_size needs an int size, and must be larger than it, at most {SIDE_MOST}"
+            )
         pair = size_pair(size, "Resize")
         object.__setattr__(self, "size", size if isinstance(size, int) else pair)
 
@@ -392,10 +415,10 @@ class RandomShortestSize(Transform):
 
     def __post_init__(self) -> None:
         sizes = (self.min_size,) if isinstance(self.min_size, int) else tuple(self.min_size)
-        if not sizes or any(not isinstance(v, int) or v < 1 for v in (*sizes, self.max_size or 1)):
+        if not sizes or not all(map(whole, (*sizes, self.max_size or 1))):
             raise TransformError(
                 f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give "
-                "positive ints"
+                f"positive ints, at most {SIDE_MOST}"
             )
         object.__setattr__(self, "min_size", sizes)
         object.__setattr__(
@@ -420,13 +443,10 @@ class RandomResize(Transform):
     dct_scale: bool = True
 
     def __post_init__(self) -> None:
-        if (
-            any(not isinstance(v, int) or isinstance(v, bool) for v in (self.min_size, self.max_size))
-            or not 1 <= self.min_size < self.max_size
-        ):
+        if not (whole(self.min_size) and whole(self.max_size) and self.min_size < self.max_size):
             raise TransformError(
                 f"RandomResize: min_size={self.min_size!r}, max_size={self.max_size!r}; give "
-                "positive ints, ascending"
+                f"positive ints, ascending, at most {SIDE_MOST}"
             )
         object.__setattr__(self, "interpolation", interpolation_name(self.interpolation, "RandomResize"))
 
@@ -505,7 +525,7 @@ class RandomIoUCrop(Transform):
         options = (
             (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
             if self.sampler_options is None
-            else tuple(float(v) for v in self.sampler_options)
+            else finite(self.sampler_options, "RandomIoUCrop", "sampler_options")
         )
         object.__setattr__(self, "sampler_options", options)
         ascending((self.min_scale, self.max_scale), "RandomIoUCrop", "min_scale, max_scale", most=1.0)
@@ -534,7 +554,7 @@ class SanitizeBoundingBoxes(Transform):
     min_area: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.min_size >= 1 and self.min_area >= 1):
+        if min(finite((self.min_size, self.min_area), "SanitizeBoundingBoxes", "(min_size, min_area)")) < 1:
             raise TransformError(
                 f"SanitizeBoundingBoxes: min_size={self.min_size!r}, min_area={self.min_area!r} must "
                 "be at least 1"
@@ -593,9 +613,10 @@ class Patches(Transform):
     def __post_init__(self) -> None:
         for name, most in (("patch", 1024), ("merge", 64), ("temporal", 64)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            if not whole(value, most):
                 raise TransformError(f"Patches: {name}={value!r}; give a number of 1 to {most}")
         least, largest = self.min_pixels, self.max_pixels
+        finite((least, largest), "Patches", "(min_pixels, max_pixels)")
         if not self.side**2 <= largest or not 0 < least <= largest:
             raise TransformError(
                 f"Patches: min_pixels={least!r}, max_pixels={largest!r} have to be positive and ascending, "
@@ -629,7 +650,7 @@ class Normalize(Transform):
 
     Args:
         mean: means of R, G, B, in 0..1.
-        std: standard deviations of R, G, B; not 0.
+        std: standard deviations of R, G, B; not 0 in float32.
     """
 
     mean: tuple[float, ...]
@@ -637,12 +658,12 @@ class Normalize(Transform):
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
-            values = tuple(float(v) for v in getattr(self, name))
+            values = finite(getattr(self, name), "Normalize", name)
             object.__setattr__(self, name, values * 3 if len(values) == 1 else values)
         if len(self.mean) != 3 or len(self.std) != 3:
             raise TransformError("Normalize: mean and std take one value or three")
-        if 0.0 in self.std:
-            raise TransformError("Normalize: std holds a 0, which leads to division by zero")
+        if any(abs(each) <= _ROUNDS_TO_0 for each in self.std):
+            raise TransformError("Normalize: std holds a 0 in float32, which leads to division by zero")
 
 
 @dataclass(frozen=True, eq=False)

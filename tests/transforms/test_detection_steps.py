@@ -3,6 +3,7 @@ which lists are native."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -412,3 +413,61 @@ def test_parameters_out_of_range(make: Callable[[], T.Transform]) -> None:
     """Each says which."""
     with pytest.raises(TransformError, match=r"size|side_range|fill|trials|scale|min|format"):
         make()
+
+
+@pytest.mark.parametrize("side", [(1 << 24) + 1, 1 << 31, 1 << 32, 10**400])
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(
+            lambda side, kind=kind: kind((5, side))
+            for kind in (
+                T.RandomResizedCrop,
+                T.Resize,
+                T.CenterCrop,
+                T.RandomCrop,
+                T.Letterbox,
+                T.ScaleJitter,
+            )
+        ),
+        T.Resize,
+        lambda side: T.Resize(5, max_size=side),
+        lambda side: T.Resize(None, max_size=side),
+        T.RandomShortestSize,
+        lambda side: T.RandomShortestSize(5, side),
+        lambda side: T.RandomResize(5, side),
+        lambda side: T.RandomCrop(5, padding=side),
+    ],
+)
+def test_sides_beyond_the_engines_limit(make: Callable[[int], T.Transform], side: int) -> None:
+    """A side has at most FL_IMAGE_SIDE_MAX pixels, in every transform that takes one."""
+    with pytest.raises(TransformError, match=r"size|padding"):
+        make(side)
+
+
+@pytest.mark.parametrize("number", [10**400, 1e39, math.inf, math.nan])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda number: T.RandomResizedCrop(8, scale=(1, number)),
+        lambda number: T.RandomResizedCrop(8, ratio=(1, number)),
+        lambda number: T.ScaleJitter((8, 8), scale_range=(1, number)),
+        lambda number: T.RandomZoomOut(side_range=(1, number)),
+        lambda number: T.RandomIoUCrop(sampler_options=[number]),
+        lambda number: T.SanitizeBoundingBoxes(number),
+        lambda number: T.Patches(max_pixels=number),
+        lambda number: T.Normalize([number, 0, 0], [1, 1, 1]),
+        lambda number: T.Normalize([0], [-number]),
+    ],
+)
+def test_numbers_that_are_not_finite(make: Callable[[float], T.Transform], number: float) -> None:
+    with pytest.raises(TransformError, match="not finite in float32"):
+        make(number)
+
+
+def test_standard_deviations_are_not_0_in_float32() -> None:
+    """As torchvision's Normalize has it, which takes negative ones."""
+    for zero in (0, -0.0, 2.0**-150, -1e-320):
+        with pytest.raises(TransformError, match="std holds a 0"):
+            T.Normalize([0], [zero])
+    assert T.Normalize([0], [-(2.0**-149)]).std == (-(2.0**-149),) * 3
