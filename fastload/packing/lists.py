@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from fastload.remote.files import folder_files, remote_files
 from fastload.sources.protocol import UNKNOWN, Item, Source, Traced, Value, attribute_of
 from fastload.store import DatasetReader, DatasetWriter, Field, Schema
 from fastload.store.lists import DOCUMENT, images_path
+from fastload.store.reader import DatasetFiles
 
 
 class _Images:
@@ -111,7 +113,9 @@ def pack_lists(source: Source, job: ImagesJob, out: str | os.PathLike[str], run:
     try:
         if writer.finished is not None:
             job.refuse_others(writer.title, writer.finished)
-            return finished_summary(writer.finished, started)
+            found = finished_summary(writer.finished, started)
+            with closing(_image_files(out, run)) as files:
+                return replace(found, shards=found.shards + len(DatasetReader(files).manifest.shards))
         within = None if run.staging is None else os.path.join(run.staging, "images")
         images = run_job(job, images_path(out), replace(run, staging=within))
         return replace(
@@ -185,17 +189,17 @@ class _Samples:
 
     def _firsts(self, out: str | os.PathLike[str], run: RunOptions) -> npt.NDArray[np.int64]:
         """For each sample the number of its first image, and their end."""
-        path = images_path(out)
-        files = (
-            remote_files(path, None, None, run.storage_options, run.timeout)
-            if is_remote(path)
-            else folder_files(path)
-        )
-        try:
+        with closing(_image_files(out, run)) as files:
             owners = DatasetReader(files).column(DOCUMENT)
             return np.searchsorted(owners, np.arange(len(self._job.order) + 1))
-        finally:
-            files.close()
+
+
+def _image_files(out: str | os.PathLike[str], run: RunOptions) -> DatasetFiles:
+    """The files of the dataset of the images. To be closed."""
+    path = images_path(out)
+    if is_remote(path):
+        return remote_files(path, None, None, run.storage_options, run.timeout)
+    return folder_files(path)
 
 
 def described(source: Source, position: int) -> tuple[dict[str, Value], int]:

@@ -233,6 +233,9 @@ class DatasetSource:
 
     Items are asked for one after another in one thread: a Dataset makes no promise about threads.
 
+    Attributes:
+        has_image: True if item 0 can be read, and its image is pixels, or a picture's bytes.
+
     Raises:
         PackError: an item of another shape than the first, or an image of a kind not named above.
     """
@@ -246,10 +249,13 @@ class DatasetSource:
         if len(dataset) == 0:
             raise PackError(f"{self.title}: it has no samples")
         self._targets = False  # True if the second part of a sample is a target, also without boxes
+        self._at = -1  # the position of the item that settles the fields
         self._structure: Form | None = None  # of the second values of pairs, where it has parts
         item, first = self._first()
         image_key, _ = self._split(item, 0)
-        if isinstance(item if image_key is None else item[image_key], list | tuple):
+        image = item if image_key is None else item[image_key]
+        self.has_image = self._at == 0 and is_image(image)
+        if isinstance(image, list | tuple):
             raise PackError(
                 f"{self.title}: a list is no image; give a PIL image, uint8 pixels, bytes or a path"
             )
@@ -349,7 +355,9 @@ class DatasetSource:
 
     def _item_and_values(self, position: int) -> tuple[Any, dict[str, Any]]:
         item = self._get(position)
-        return item, self._split(item, position)[1]
+        values = self._split(item, position)[1]
+        self._at = position
+        return item, values
 
     def _more(self, first: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Values of further samples, which show what has any number of rows."""

@@ -1,7 +1,9 @@
 """Any map-style Dataset, of which samples have one image each, or a list of images of any length.
 
 A list is the value of `images`, of a name of an image, or else the first list that holds images; in a tuple
-the first part. Of Hugging Face's datasets the images' files are taken as they are stored.
+the first part. None is an empty list. A value named `image` beside a list is the field `image_`. Of Hugging
+Face's datasets the types of the columns say which has lists, and the images' files are taken as they are
+stored.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import numpy as np
 
 from fastload.common.files import read_regular
 from fastload.errors import PackError
+from fastload.sources.arrow_columns import ArrowColumns, file_columns
 from fastload.sources.dataset import DatasetSource, is_image, stored_form
 from fastload.sources.names import IMAGE_KEYS
-from fastload.sources.options import BoxFormat
-from fastload.sources.protocol import Choice, Item, Source, Value
+from fastload.sources.object_column import json_value
+from fastload.sources.options import ColumnOptions
+from fastload.sources.protocol import IMAGE_FIELD, Choice, Item, Source, Value
 
 _SEARCHED = 256
 """Samples that are searched for one with images."""
@@ -25,72 +29,61 @@ _NONE = np.zeros((1, 1, 3), np.uint8)
 """Image that stands for a list."""
 
 
-class _OneImage:
-    """A Dataset as `DatasetSource` takes it: with one image in the place of each list.
+class ListsSource(DatasetSource):
+    """A Dataset whose samples have a list of images each, under a key, which is 0 in tuples; their other
+    values are as `DatasetSource` has them, which finds an image in the place of the list.
 
-    Attributes:
-        images: the list of the sample that was asked for last.
+    `stored`: columns of lists of images, where it is one of Hugging Face's library: they are read undecoded.
     """
 
-    def __init__(self, dataset: Any, key: Any) -> None:
-        self._dataset, self._key = dataset, key
-        self.images: Sequence[Any] = ()
-        self._stored: Any = None
-        if type(getattr(dataset, "features", None)).__module__.startswith("datasets."):
-            self._stored = dataset.select_columns([key]).with_format("arrow")
-            self._dataset = dataset.remove_columns([key])
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._dataset, name)
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def __getitem__(self, position: int) -> Any:
-        item = self._dataset[position]
-        if self._stored is not None:
-            self.images = self._stored[position].column(0)[0].as_py() or ()
-            return {**item, "image": _NONE}
-        if isinstance(item, Mapping):
-            self.images = item[self._key] or ()
-            return {**{key: value for key, value in item.items() if key != self._key}, "image": _NONE}
-        self.images = item[0] or ()
-        return (_NONE, *item[1:])
-
-
-class ListsSource:
-    """A Dataset whose samples have a list of images each, under a key; its other values are as
-    `DatasetSource` has them."""
-
-    concurrent = False
-
-    def __init__(self, dataset: Any, key: Any, box_format: BoxFormat | None) -> None:
-        self._view = _OneImage(dataset, key)
-        self._one = DatasetSource(self._view, box_format)
-        self.title = type(dataset).__name__
-        self.layout = f"a Dataset ({self.title})"
+    def __init__(
+        self, dataset: Any, key: Any, options: ColumnOptions, stored: Sequence[str] | None = None
+    ) -> None:
+        self._key, self._images = key, list[Any]()
         self.image_list = key if isinstance(key, str) else "images"
-        self.fields, self.classes = self._one.fields, self._one.classes
-        self.notices, self.box_format = self._one.notices, self._one.box_format
+        self.image_name = options.image if stored else None
+        self._stored: Any = None
+        if stored:
+            form = dataset.format
+            others = [column for column in form["columns"] if column not in stored]
+            self._stored = dataset.with_format("arrow", columns=stored)
+            dataset = dataset.with_format(form["type"], columns=others, **form["format_kwargs"])
+        super().__init__(dataset, options.box_format)
+        self.form = None
 
-    def __len__(self) -> int:
-        return len(self._view)
-
-    def name(self, position: int) -> str:
-        return f"{self.title}[{position}]"
+    def _get(self, position: int) -> Any:
+        item = super()._get(position)
+        if self._stored is not None:
+            with self._named(position, "the Dataset raised"):
+                lists = self._stored[position].to_pylist()[0]
+                item = {**item, **{key: json_value(lists[key]) for key in lists}, self._key: lists[self._key]}
+        images = item
+        if isinstance(item, Mapping):
+            images = item.get(self._key, item)
+            own = {IMAGE_FIELD: f"{IMAGE_FIELD}_", self._key: IMAGE_FIELD}
+            found = {own.get(key, key): value for key, value in item.items()}
+            if len(found) < len(item):
+                raise PackError(
+                    f"{self.name(position)}: its 'image' is the field 'image_', as another is: rename one"
+                )
+            item = {**found, IMAGE_FIELD: _NONE}
+        elif isinstance(item, tuple | list) and item:
+            images, item = item[0], (_NONE, *item[1:])
+        listed = _listed(images)
+        if listed is None:
+            raise PackError(f"{self.name(position)}: its {self.image_list!r} is no list of images")
+        self._images = listed
+        return item
 
     def described(self, position: int) -> tuple[dict[str, Value], int]:
         """The values of a sample, and the number of its images."""
-        values = self._one.read(position).values
-        return values, sum(image is not None for image in self._view.images)
+        return super().read(position).values, len(self._images)
 
     def read(self, position: int) -> Item:
-        values = self._one.read(position).values
-        made = [_stored(image, self.name(position)) for image in self._view.images if image is not None]
+        name, values = self.name(position), super().read(position).values
+        made = [_stored(image, name) for image in self._images]
         lost = tuple(dict.fromkeys(kind for _, kinds in made for kind in kinds))
-        return Item(self.name(position), b"", values, lost, images=[image for image, _ in made])
+        return Item(name, b"", values, lost, images=[image for image, _ in made])
 
 
 def _stored(image: Any, name: str) -> tuple[Any, tuple[str, ...]]:
@@ -113,35 +106,46 @@ def list_key(dataset: Any) -> Any:
                 parts = {0: item[0]}
             if any(is_image(value) for value in parts.values()):
                 return None
-            named = [key for key in ("images", *IMAGE_KEYS) if key in parts]
-            for key in (*named, *parts):
-                if _is_list(parts[key]):
+            lists = {key: found for key, value in parts.items() if (found := _listed(value)) is not None}
+            for key in ("images", *IMAGE_KEYS, *lists):
+                if (found := lists.get(key)) and all(map(is_image, found)):
                     return key
-            if not any(
-                isinstance(value, list | tuple) and all(each is None for each in value)
-                for value in parts.values()
-            ):
+            if all(lists.values()):
                 return None
     return None
 
 
-def _is_list(value: object) -> bool:
-    """Returns True for a list that has images, and nothing else but None."""
-    if not isinstance(value, list | tuple):
-        return False
-    found = [each for each in value if each is not None]
-    return bool(found) and all(is_image(each) for each in found)
+def _listed(value: object) -> list[Any] | None:
+    """The elements of a list that are not None; [] for None. None: the value is no list."""
+    if value is None or isinstance(value, list | tuple):
+        return [each for each in value or () if each is not None]
+    return None
 
 
-def open_dataset(dataset: Any, box_format: BoxFormat | None) -> Source:
+def list_columns(dataset: Any) -> list[str]:
+    """The columns of lists of images of a dataset of Hugging Face's library; []: it is another Dataset."""
+    if type(dataset).__module__ != "datasets.arrow_dataset" or dataset.format["type"] == "custom":
+        return []
+    schema = dataset.features.arrow_schema
+    return [name for name in file_columns(schema) if hasattr(schema.field(name).type, "value_type")]
+
+
+def open_dataset(dataset: Any, options: ColumnOptions) -> Source:
     """The source of a Dataset. Raises PackError."""
+    if lists := list_columns(dataset):
+        schema = dataset.features.arrow_schema
+        pictures = dataset.select_columns(list(file_columns(schema))).features.arrow_schema
+        if column := ArrowColumns(type(dataset).__name__, pictures, options).image_list:
+            return ListsSource(dataset, column, options, lists)
     try:
-        return DatasetSource(dataset, box_format)
+        single = DatasetSource(dataset, options.box_format)
     except PackError:
-        key = list_key(dataset)
-        if key is None:
+        if (key := list_key(dataset)) is None:
             raise
-        return ListsSource(dataset, key, box_format)
+    else:
+        if single.has_image or (key := list_key(dataset)) is None:
+            return single
+    return ListsSource(dataset, key, options)
 
 
 OBJECT = Choice(
@@ -150,5 +154,5 @@ OBJECT = Choice(
         and hasattr(given.source, "__len__")
         and not isinstance(given.source, str)
     ),
-    lambda given: open_dataset(given.source, given.options.columns.box_format),
+    lambda given: open_dataset(given.source, given.options.columns),
 )

@@ -3,8 +3,8 @@ ms-swift and Qwen-VL have them, and documents of texts and images in order.
 
 | of a line | is |
 |---|---|
-| `images`, `image` | its images: a path, a list of paths, of nulls and of objects with a `path`, or null |
-| parts of `messages` or `conversations` with `"type": "image"` | its images, where lines have no such key |
+| `images` or `image` | its images: a path, or a list of paths, of nulls and of objects with a `path` |
+| parts of `messages` or `conversations` with `"type": "image"` | its images, where both are missing or null |
 | lists of numbers, where all of the first lines have one | an array of any number of rows |
 | other values | fields: int, float and text where all of the first lines have one, else JSON |
 """
@@ -64,20 +64,16 @@ class JsonlSource:
         if not len(self):
             raise PackError(f"{path}: no sample in it")
         first = [self._row(position) for position in range(min(LOOKED_AT, len(self)))]
-        self._keys = [key for key in _KEYS if any(key in row for row in first)][:1] or [
-            key for key in _TALKS if any(_parts(row.get(key)) for row in first)
-        ]
-        if not self._keys:
+        if not any(key in row for row in first for key in _KEYS) and not any(map(_parts, first)):
             raise PackError(
                 f"{path}: none of its first {len(first):,} samples has images: as 'images' or 'image', or as "
                 'parts of \'messages\' with "type": "image"'
             )
-        own = self._keys if self._keys[0] in _KEYS else []
-        names = dict.fromkeys(key for row in first for key in row if key not in own)
+        names = dict.fromkeys(key for row in first for key in row if key not in _KEYS)
         self.fields: tuple[Field, ...] = tuple(
             _field(name, [row.get(name) for row in first]) for name in names
         )
-        self._known = {*names, *own}
+        self._known = {*names, *_KEYS}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -129,11 +125,12 @@ class JsonlSource:
 
     def _paths(self, position: int, row: Mapping[str, Any]) -> list[str]:
         """The files of a sample's images."""
-        if self._keys[0] in _KEYS:
-            given = row.get(self._keys[0])
-            parts = given if isinstance(given, list) else [given]
-        else:
-            parts = [part for key in self._keys for part in _parts(row.get(key))]
+        given = [row[key] for key in _KEYS if row.get(key) is not None]
+        given = [value for value in given if value != []] or given[:1]
+        if len(given) > 1:
+            raise PackError(f"{self.name(position)}: it has both 'images' and 'image': give one of them")
+        parts = given[0] if given else _parts(row)
+        parts = parts if isinstance(parts, list) else [parts]
         paths = [_path(part) for part in parts if part is not None]
         if "" in paths:
             raise PackError(f"{self.name(position)}: an image is neither a path nor an object with one")
@@ -186,9 +183,10 @@ def _entries(file: BinaryIO, path: str) -> Iterator[tuple[int, int]]:
         at = end
 
 
-def _parts(talk: object) -> list[Any]:
-    """The parts of a conversation that are images, in order."""
-    turns = talk if isinstance(talk, list) else []
+def _parts(row: Mapping[str, Any]) -> list[Any]:
+    """The parts of a line's conversations that are images, in order."""
+    talks = [row[key] for key in _TALKS if isinstance(row.get(key), list)]
+    turns = [turn for talk in talks for turn in talk]
     contents = [turn.get("content") for turn in turns if isinstance(turn, Mapping)]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return [part for part in parts if isinstance(part, Mapping) and part.get("type") == "image"]

@@ -20,6 +20,7 @@ from fastload.packing.jpegs import encode_jpeg
 from fastload.sources.pixels import MissingLibrary
 from fastload.store.shard import write_error
 from fastload.view.checking import bad_document
+from fastload.view.listing import Listing
 from fastload.view.pages import Pages, page_file
 from fastload.view.png import png
 from fastload.view.sample import sample_document
@@ -69,7 +70,7 @@ def write_report(
         The number of samples in the report.
 
     Raises:
-        ArgumentError: no sample is as the condition wants it, or `out` is a folder.
+        ArgumentError: no sample is as the condition wants it, or those have no images; or `out` is a folder.
         PackError: `out` cannot be written.
     """
     target = Path(out)
@@ -78,9 +79,10 @@ def write_report(
     pages = Pages(subject)
     rows = pages.listing.rows(subject.settings.where, 0, SAMPLES)
     if not rows["rows"]:
-        raise ArgumentError(
-            "there is no sample to report on: the dataset is empty, or the condition is true for none"
-        )
+        why = "the dataset is empty, or the condition is true for none"
+        if len(Listing(subject.whole).indices(subject.settings.where)):
+            why = "the chosen samples have no images"
+        raise ArgumentError(f"there is no sample to report on: {why}")
     indices = [row[0] for row in rows["rows"]]
     form = _FINE if len(indices) <= _FEW else _SMALL
     archive: dict[str, Any] = {}

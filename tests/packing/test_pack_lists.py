@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,152 @@ def test_a_dataset_of_hugging_face_is_packed_without_decoding(tmp_path: Path) ->
         with DatasetReader(out / "images") as images:
             entries = [each for each in images.record_fields(0) if each[1] != 6]
         assert entries[0][2] == file_of(1, 0)
+
+
+class Rows:
+    """A Dataset of given samples."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._rows[index]
+
+
+def hugging_face(**columns: Any) -> Any:
+    """A dataset of Hugging Face's library in memory; lists of bytes are lists of images."""
+    datasets = pytest.importorskip("datasets")
+    lists = {
+        name: [None if row is None else [{"bytes": data, "path": None} for data in row] for row in rows]
+        for name, rows in columns.items()
+        if any(row and isinstance(row[0], bytes) for row in rows if isinstance(row, list))
+    }
+    found = datasets.Dataset.from_dict({**columns, **lists})
+    kinds = {name: datasets.Sequence(datasets.Image()) for name in lists}
+    return found.cast(datasets.Features({**found.features, **kinds}))
+
+
+def counts_of(path: Path) -> list[int]:
+    """Numbers of the images of each sample."""
+    dataset = PackedDataset(path)
+    samples = [sample if isinstance(sample, dict) else {"images": sample[0]} for sample in dataset]
+    return [len(sample["images"] if "images" in sample else sample["image"]) for sample in samples]
+
+
+def test_a_value_named_image_beside_a_list_is_a_field(tmp_path: Path) -> None:
+    """Of any kind, in a Dataset, in memory and saved; nothing is lost where that name is taken."""
+    for number, value in enumerate((3, "a.jpg", {"w": 1}, ["a", "b"], None)):
+        rows = [
+            {"images": [photo(1, 30, 20)] * count, "image": value, "n": count}
+            for count in ((2, 0) if number % 2 else (0, 1))
+        ]
+        fastload.pack(Rows(rows), tmp_path / f"{number}.fl")
+        dataset = PackedDataset(tmp_path / f"{number}.fl")
+        assert dataset.fields == ("images", "image_", "n")
+        assert [(len(sample["images"]), sample["image_"], sample["n"]) for sample in dataset] == [
+            (row["n"], value, row["n"]) for row in rows
+        ]
+    found = hugging_face(images=[[file_of(1, 0)], []], image=[["a"], ["b", "c"]], n=[0, 1])
+    found.save_to_disk(tmp_path / "saved")
+    for number, source in enumerate((found, str(tmp_path / "saved"))):
+        fastload.pack(source, tmp_path / f"hf{number}.fl")
+        dataset = PackedDataset(tmp_path / f"hf{number}.fl")
+        assert dataset.fields == ("images", "image_", "n")
+        assert [sample["image_"] for sample in dataset] == [["a"], ["b", "c"]]
+    with pytest.raises(PackError, match=r"Rows\[0\]: its 'image' is the field 'image_', as another is"):
+        fastload.pack(Rows([{"images": [photo(1, 30, 20)], "image": 1, "image_": 2}]), tmp_path / "x.fl")
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize(
+    ("columns", "counts"),
+    [
+        ({"images": [[file_of(1, 0)], [], [file_of(1, 1)] * 2]}, [1, 0, 2]),
+        ({"images": [None, [file_of(1, 0)]], "n": [0, 1]}, [0, 1]),
+        ({"images": [*([[]] * 300), [file_of(1, 0)]], "n": [*range(301)]}, [*([0] * 300), 1]),
+    ],
+)
+def test_columns_of_hugging_face_say_which_has_lists(
+    saved: bool, columns: dict[str, Any], counts: list[int], tmp_path: Path
+) -> None:
+    """Whatever the first samples have, and where there is no other column."""
+    source = hugging_face(**columns)
+    if saved:
+        source.save_to_disk(tmp_path / "saved")
+    fastload.pack(str(tmp_path / "saved") if saved else source, tmp_path / "out.fl", encode="keep")
+    assert counts_of(tmp_path / "out.fl") == counts
+
+
+def test_one_of_several_columns_of_lists_is_chosen(tmp_path: Path) -> None:
+    found = hugging_face(images=[[file_of(1, 0)], []], more=[[], [file_of(1, 1)] * 2], n=[0, 1])
+    with pytest.raises(
+        PackError, match=r"Dataset: several columns of images, more .* give image= \(--image\)"
+    ):
+        fastload.pack(found, tmp_path / "out.fl")
+    fastload.pack(found, tmp_path / "out.fl", image="more")
+    assert [len(sample["more"]) for sample in PackedDataset(tmp_path / "out.fl")] == [0, 2]
+    changed = found.remove_columns("more").with_transform(lambda rows: {**rows, "w": [7] * len(rows["n"])})
+    fastload.pack(changed, tmp_path / "changed.fl")
+    assert PackedDataset(tmp_path / "changed.fl").fields == ("images", "n", "w")
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts"),
+    [
+        ([{"images": None, "n": 0}, {"images": [photo(1, 30, 20)], "n": 1}], [0, 1]),
+        ([{"images": [photo(1, 30, 20)], "n": 0}, {"images": None, "n": 1}], [1, 0]),
+        ([{"images": [None]}, {"images": []}, {"images": [photo(1, 30, 20), None]}], [0, 0, 1]),
+        ([(None, 0), ([photo(1, 30, 20)] * 2, 1), ([], 2)], [0, 2, 0]),
+    ],
+)
+def test_no_images_at_first(rows: list[Any], counts: list[int], tmp_path: Path) -> None:
+    """None is an empty list."""
+    fastload.pack(Rows(rows), tmp_path / "out.fl")
+    assert counts_of(tmp_path / "out.fl") == counts
+
+
+@pytest.mark.parametrize("other", [photo(1, 30, 20), np.zeros((2, 8, 8, 3), np.uint8), "ab", {}])
+@pytest.mark.parametrize("form", ["dict", "pair", "no key"])
+def test_a_sample_with_another_value_than_a_list_is_named(other: Any, form: str, tmp_path: Path) -> None:
+    rows: list[Any] = [{"images": [photo(1, 30, 20)], "n": 0}, {"images": other, "n": 1}]
+    if form == "pair":
+        rows = [([photo(1, 30, 20)], 0), (other, 1)]
+    elif form == "no key":
+        rows[1] = {"n": 1}
+    with pytest.raises(PackError, match=r"^Rows\[1\]: its 'images' is no list of images"):
+        fastload.pack(Rows(rows), tmp_path / "out.fl")
+
+
+def test_each_line_says_by_itself_where_its_images_are(tmp_path: Path) -> None:
+    """In `images` or in `image`, else in parts of its messages; a line with both is named."""
+    for number in range(3):
+        (tmp_path / f"{number}.jpg").write_bytes(file_of(1, number))
+    talk = [{"role": "user", "content": [{"type": "image", "image": "2.jpg"}]}]
+    rows: list[dict[str, Any]] = [
+        {"n": 0, "image": "0.jpg"},
+        {"n": 1, "images": ["1.jpg", "2.jpg"], "image": None},
+        {"n": 2},
+        {"n": 3, "messages": talk},
+        {"n": 4, "messages": talk, "images": []},
+        {"n": 5, "images": [], "image": ["0.jpg", {"path": "1.jpg"}]},
+        {"n": 6, "images": None, "messages": talk},
+    ]
+
+    def packed(name: str, rows: list[dict[str, Any]]) -> Path:
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        fastload.pack(tmp_path / name, tmp_path / f"{name}.fl")
+        return tmp_path / f"{name}.fl"
+
+    dataset = PackedDataset(packed("a.jsonl", rows))
+    assert dataset.fields == ("images", "n", "messages")
+    assert counts_of(tmp_path / "a.jsonl.fl") == [1, 2, 0, 1, 0, 2, 1]
+    assert [sample["messages"] for sample in dataset] == [row.get("messages") for row in rows]
+    assert counts_of(packed("b.jsonl", [*rows[3:4], *rows[3:4]])) == [1, 1]
+    with pytest.raises(PackStoppedError, match=r"c\.jsonl: line 2: it has both 'images' and 'image'"):
+        packed("c.jsonl", [rows[0], {"n": 1, "images": ["1.jpg"], "image": "0.jpg"}])
 
 
 def test_conversations_name_their_images_in_parts(tmp_path: Path) -> None:
@@ -252,6 +399,14 @@ def test_a_resume_finds_what_has_changed(tmp_path: Path, monkeypatch: pytest.Mon
     source.write_text("\n".join([*rows[:2], json.dumps({**json.loads(rows[2]), "images": []}), *rows[3:]]))
     with pytest.raises(PackStoppedError, match="line 3: it has 0 images, of which 3 were packed"):
         fastload.pack(source, tmp_path / "out.fl", resume=True)
+
+
+def test_a_resume_of_a_finished_pack_sums_up_the_same(tmp_path: Path) -> None:
+    source = write_json(tmp_path, "a.jsonl")
+    first = fastload.pack(source, tmp_path / "out.fl")
+    again = fastload.pack(source, tmp_path / "out.fl", resume=True)
+    assert first.shards == 2
+    assert replace(again, seconds=first.seconds, packed_now=first.packed_now) == first
 
 
 def test_overwrite_takes_the_images_away(tmp_path: Path) -> None:

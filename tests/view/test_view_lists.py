@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,12 @@ from serving import Site, serving
 
 import fastload
 from fastload import FastLoader, PackedDataset
+from fastload.errors import ArgumentError
 from fastload.versions import drop
 from fastload.view.draws import DEFAULT
+from fastload.view.opening import open_subject
+from fastload.view.report import write_report
+from fastload.view.subject import PageSettings
 
 DROPPED = 2
 
@@ -90,3 +95,14 @@ def test_an_image_of_no_sample_is_said(site: Site) -> None:
     status, _, content = site.ask(f"/sample/{min(gone)}")
     assert status == 400
     assert b"is of no sample of this version" in content
+
+
+def test_a_report_on_samples_without_images_is_refused(lists: Path, tmp_path: Path) -> None:
+    """By another sentence than where there is no sample."""
+    for where, told in (
+        ("images_count = 0", "the chosen samples have no images"),
+        ("images_count > 99", "the condition is true for none"),
+    ):
+        subject = open_subject(str(lists), PageSettings(where=where))
+        with closing(subject), pytest.raises(ArgumentError, match=f"no sample to report on: .*{told}"):
+            write_report(subject, tmp_path / "v.html")
