@@ -76,7 +76,14 @@ SMALL = [
     "-DCYTHON_USE_UNICODE_INTERNALS=0",
     "-DCYTHON_USE_DICT_VERSIONS=0",
 ]
-SMALLEST = ["-Oz", "-fno-plt", "-fconserve-stack", "-DCYTHON_USE_FREELISTS=0", "-DCYTHON_FAST_THREAD_STATE=0"]
+SMALLEST = [
+    "-Oz",
+    "-fno-plt",
+    "-fconserve-stack",
+    "-DCYTHON_USE_FREELISTS=0",
+    "-DCYTHON_FAST_THREAD_STATE=0",
+    "-DCYTHON_VECTORCALL=0",
+]
 """Flags of what Cython writes, in a wheel."""
 FOR_WHEEL = os.environ.get("FASTLOAD_FOR_WHEEL", "") not in ("", "0")
 """True: the module has no docstrings, which nobody sees but who reads the sources, and is made as small as

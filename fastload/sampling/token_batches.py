@@ -74,8 +74,8 @@ class TokenBatches(Sampler[list[int]]):
         long: number of samples longer than a bin.
 
     Raises:
-        ArgumentError: an argument is out of range, or a sample is longer than a bin; at a pass, too, where
-            the dataset has another transform by then.
+        ArgumentError: an argument is out of range, or a sample is longer than a bin; also at a pass, of
+            another transform.
     """
 
     def __init__(
@@ -361,6 +361,8 @@ def _planned_by(
     lengths: npt.ArrayLike | Dataset[Any], text: npt.ArrayLike | str | None, patches: npt.ArrayLike | None
 ) -> tuple[Lengths | ImageCounts, Lengths | ImageCounts]:
     """Tokens and patches of each sample. Raises ArgumentError."""
+    counted: Lengths | ImageCounts
+    work: Lengths | ImageCounts
     dataset, rows = _whole(lengths)
     if isinstance(dataset, PackedDataset):
         counted, work = _of_dataset(dataset, rows, text)

@@ -650,7 +650,7 @@ class Normalize(Transform):
 
     Args:
         mean: means of R, G, B, in 0..1.
-        std: standard deviations of R, G, B; not 0 in float32.
+        std: standard deviations of R, G, B; not 0.
     """
 
     mean: tuple[float, ...]

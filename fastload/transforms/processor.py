@@ -56,8 +56,7 @@ def processor(path: str | os.PathLike[str], *, dct_scale: bool = True) -> list[T
     ToFloat.
 
     Args:
-        path: its preprocessor_config.json; a processor_config.json that holds it as image_processor; or the
-            folder of these, where the latter comes first, as in transformers.
+        path: its preprocessor_config.json or processor_config.json, or the folder of these.
         dct_scale: see RandomResizedCrop.
 
     Raises:
