@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -320,7 +321,7 @@ class DatasetSource:
         if isinstance(names, list | tuple) and (found := class_names(list(names))):
             return found, {}
         features: Any = getattr(self._dataset, "features", None)
-        if not type(features).__module__.startswith("datasets."):
+        if not isinstance(features, getattr(sys.modules.get("datasets"), "Features", ())):
             return None, {}
         described = features.to_dict()
         label = next((key for key in LABEL_KEYS if key in described), None)

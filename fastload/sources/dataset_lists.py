@@ -8,6 +8,7 @@ stored.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -124,7 +125,8 @@ def _listed(value: object) -> list[Any] | None:
 
 def list_columns(dataset: Any) -> list[str]:
     """The columns of lists of images of a dataset of Hugging Face's library; []: it is another Dataset."""
-    if type(dataset).__module__ != "datasets.arrow_dataset" or dataset.format["type"] == "custom":
+    datasets: Any = sys.modules.get("datasets")  # whoever has made one has imported it
+    if not isinstance(dataset, getattr(datasets, "Dataset", ())) or dataset.format["type"] == "custom":
         return []
     schema = dataset.features.arrow_schema
     return [name for name in file_columns(schema) if hasattr(schema.field(name).type, "value_type")]

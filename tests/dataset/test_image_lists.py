@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
-from documents import COUNTS, Documents, documents, write_parquet
+from documents import (
+    COUNTS,
+    Documents,
+    documents,
+    table,
+    write_arrow,
+    write_json,
+    write_parquet,
+)
 from torch.utils.data import ConcatDataset, Subset
 
 import fastload
@@ -272,6 +282,29 @@ def test_reports_know_them(packed: Path) -> None:
             assert "decode" in loader.explain(measure=True)
             assert "samples/s" in str(loader.health.report())
     assert PackedDataset(packed).show(4, side=32).size[0] > 6 * 32
+
+
+@pytest.mark.parametrize("source", ["parquet", "arrow", "jsonl", "dataset"])
+def test_times_of_images(source: str, tmp_path: Path) -> None:
+    """Seconds beside the images, as many of them: float64 rows, whatever names them and on every engine."""
+    rows = documents(7)
+    times = [[number / 3 for number in range(len(row["images"]))] for row in rows]
+    rows = [{**row, "times": each} for row, each in zip(rows, times, strict=True)]
+    if source in ("parquet", "arrow"):
+        columns = table().slice(0, 7).append_column("times", pa.array(times, pa.list_(pa.float64())))
+        given: Any = tmp_path / f"a.{source}"
+        pq.write_table(columns, given) if source == "parquet" else write_arrow(given, columns)
+    elif source == "jsonl":
+        given = write_json(tmp_path, "a.jsonl", rows)
+    else:
+        given = [{**row, "times": np.array(row["times"])} for row in rows]
+    fastload.pack(given, tmp_path / "a.fl", encode="keep")
+    dataset = PackedDataset(tmp_path / "a.fl", CROP)
+    assert [sample["times"].tolist() for sample in dataset] == times
+    for engine in ENGINES:
+        for batch in epochs(dataset, collate="flat", **engine):
+            assert batch["times"].values.dtype == torch.float64
+            assert batch["times"].offsets.tolist() == batch["images"].offsets.tolist()
 
 
 def test_several_views_are_refused(packed: Path) -> None:
