@@ -109,8 +109,7 @@ test: $(STAMPS)/system
 
 test-long: $(STAMPS)/system
 	@$(MAKE) -j$(JOBS) --output-sync=target build ctest-long $(STAMPS)/compiled
-	@$(MAKE) pytest-long
-	@$(MAKE) fuzz-a-little
+	@$(MAKE) -j2 pytest-long fuzz-a-little
 
 # ---- checks -------------------------------------------------------------------------------------------------------
 

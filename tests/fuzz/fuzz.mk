@@ -60,14 +60,14 @@ fuzz-replay: $(REPLAYS_asan) $(REPLAYS_msan)
 # ---- fuzzing: new inputs go to build/fuzz/corpus, crashes to build/fuzz/crashes
 
 fuzz: $(if $(CLANG),$(TARGETS:%=run-fuzz-%),fuzz-needs-clang)
-# The corpus and then new inputs, together 10 seconds of each target, as many at once as there are processors: part of `make test-long`.
+# The corpus and then new inputs, together 10 seconds of each target: part of `make test-long`, in the time that its tests wait.
 .PHONY: fuzz-a-little
 fuzz-a-little:
 ifeq ($(CLANG),)
 	@echo "the fuzz targets are skipped: no clang (Debian: clang libclang-rt-dev llvm)"
 else
 	@mkdir -p $(FUZZ)
-	@$(MAKE) fuzz SECONDS=10 -j$(JOBS) --output-sync=target > $(FUZZ)/log 2>&1 || { grep -B 60 -m 1 '\*\*\* ' $(FUZZ)/log; exit 1; }
+	@nice -n 19 $(MAKE) fuzz SECONDS=10 -j$(JOBS) --output-sync=target > $(FUZZ)/log 2>&1 || { grep -B 60 -m 1 '\*\*\* ' $(FUZZ)/log; exit 1; }
 	@echo "fuzz targets: $$(grep -c '^stat::number_of_executed_units' $(FUZZ)/log) ran for 10 s each"
 endif
 .PHONY: fuzz-needs-clang $(FUZZ_TARGETS:%=run-fuzz-%)
