@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -59,9 +60,16 @@ class PackSequences(Collate):
         if isinstance(self.mask, str):
             raise ArgumentError(f"mask={self.mask!r}: give a list of names of fields")
         object.__setattr__(self, "mask", tuple(self.mask))
-        for name, least in (("merge", 1), ("vocabulary", 1), ("max_tokens", 1), ("image_token", 0)):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        for name in ("merge", "vocabulary", "max_tokens", "image_token"):
+            value: Any = getattr(self, name)
+            least = -1 << 63 if name == "image_token" else 1
+            if value is None:
+                continue
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, Integral)
+                or not least <= int(value) < 1 << 63
+            ):
                 raise ArgumentError(f"{name}={value!r}: give a number of {least} or more")
 
     def finish(

@@ -10,9 +10,9 @@ here, too. Everything else is a packed dataset.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 
 from typing_extensions import Unpack
@@ -161,7 +161,8 @@ class AttachJob(PackJob):
             )
         super().__init__(source, options)
         self._placed: Placed = places
-        self.base = self.root = _root(places.title, map(self._place, range(1)))
+        found = _found(lambda position: [self._place(position)], len(places), OSError)
+        self.base = self.root = _root(places.title, found)
 
     def encode(self, position: int, item: Item) -> Encoded:
         encoded = super().encode(position, item)
@@ -190,8 +191,8 @@ class AttachListsJob(ImagesJob):
                 f"{source.title}: its lists of images do not lie in files: pack it with `fastload pack`"
             )
         self._places: Callable[[int], Sequence[Place]] = source.places
-        places = chain.from_iterable(map(self._places, range(len(source))))
-        self.base = self.root = _root(attribute_of(source, "folder") or source.title, places)
+        found = _found(self._places, len(source), OSError, PackError)
+        self.base = self.root = _root(attribute_of(source, "folder") or source.title, found)
 
     def encoded(self, place: int, item: Item) -> list[tuple[Item, Encoded]]:
         places = self._places(self.order[place])
@@ -227,6 +228,13 @@ def _attached(encoded: Encoded, item: Item, place: Place, root: str) -> Encoded:
 def _above(base: str) -> str:
     """A base of a dataset as that of the folder of its images names it."""
     return os.path.join(os.pardir, base)
+
+
+def _found(places: Callable[[int], Sequence[Place]], count: int, *passed: type[Exception]) -> Iterator[Place]:
+    """Places of the images of `count` samples; those with errors that are `passed` over are left out."""
+    for position in range(count):
+        with suppress(*passed):
+            yield from places(position)
 
 
 def _root(title: str, places: Iterable[Place]) -> str:

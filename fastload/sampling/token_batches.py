@@ -113,7 +113,8 @@ class TokenBatches(Sampler[list[int]]):
     def _check(self) -> None:
         """Counts the samples longer than a bin; again where the dataset has another transform."""
         plan = self.lengths.plan() if isinstance(self.lengths, ImageCounts) else None
-        if self.long >= 0 and self._checked is plan:
+        if self.long >= 0 and (self._checked is plan or self._checked is None):
+            self._checked = plan
             return
         found, first = 0, -1
         for start in range(0, len(self.lengths), _READ):
@@ -128,6 +129,9 @@ class TokenBatches(Sampler[list[int]]):
                 f'max_tokens={self.max_tokens}: give more, or on_long="cut" or "drop"'
             )
         self.long, self._checked, self._counted = found, plan, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_checked": None}  # a copy takes its dataset's transform for the one it knows
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next pass has."""

@@ -235,7 +235,7 @@ class DatasetSource:
     Items are asked for one after another in one thread: a Dataset makes no promise about threads.
 
     Attributes:
-        has_image: True if item 0 can be read, and its image is pixels, or a picture's bytes.
+        has_image: True if item 0 can be read, and its image is one, or a file.
 
     Raises:
         PackError: an item of another shape than the first, or an image of a kind not named above.
@@ -255,7 +255,7 @@ class DatasetSource:
         item, first = self._first()
         image_key, _ = self._split(item, 0)
         image = item if image_key is None else item[image_key]
-        self.has_image = self._at == 0 and is_image(image)
+        self.has_image = self._at == 0 and names_image(image)
         if isinstance(image, list | tuple):
             raise PackError(
                 f"{self.title}: a list is no image; give a PIL image, uint8 pixels, bytes or a path"
@@ -321,7 +321,8 @@ class DatasetSource:
         if isinstance(names, list | tuple) and (found := class_names(list(names))):
             return found, {}
         features: Any = getattr(self._dataset, "features", None)
-        if not isinstance(features, getattr(sys.modules.get("datasets"), "Features", ())):
+        theirs: Any = getattr(sys.modules.get("datasets"), "Features", ())
+        if not isinstance(features, theirs):
             return None, {}
         described = features.to_dict()
         label = next((key for key in LABEL_KEYS if key in described), None)
@@ -582,6 +583,11 @@ def _is_image(value: object) -> bool:
 def is_image(value: object) -> bool:
     """Returns True if a value is a picture, pixels, or a picture's file."""
     return _is_image(value) or (isinstance(value, bytes) and is_picture(value[:HEAD]))
+
+
+def names_image(value: object) -> bool:
+    """Returns True if a value is an image, or the path of a file that is there."""
+    return is_image(value) or (isinstance(value, str | os.PathLike) and os.path.isfile(value))
 
 
 def stored_form(value: object, name: str) -> tuple[bytes | Pixels, tuple[str, ...]]:

@@ -18,7 +18,7 @@ import numpy as np
 from fastload.common.files import read_regular
 from fastload.errors import PackError
 from fastload.sources.arrow_columns import ArrowColumns, file_columns
-from fastload.sources.dataset import DatasetSource, is_image, stored_form
+from fastload.sources.dataset import DatasetSource, is_image, names_image, stored_form
 from fastload.sources.names import IMAGE_KEYS
 from fastload.sources.object_column import json_value
 from fastload.sources.options import ColumnOptions
@@ -105,7 +105,7 @@ def list_key(dataset: Any) -> Any:
             parts: Mapping[Any, Any] = item if isinstance(item, Mapping) else {}
             if isinstance(item, tuple | list) and item:
                 parts = {0: item[0]}
-            if any(is_image(value) for value in parts.values()):
+            if any(is_image(value) for value in parts.values()) or _names_picture(parts):
                 return None
             lists = {key: found for key, value in parts.items() if (found := _listed(value)) is not None}
             for key in ("images", *IMAGE_KEYS, *lists):
@@ -123,20 +123,33 @@ def _listed(value: object) -> list[Any] | None:
     return None
 
 
+def _names_picture(item: object) -> bool:
+    """Returns True if an item has one picture, or the path of one, by a name of an image."""
+    parts: Mapping[Any, Any] = item if isinstance(item, Mapping) else {}
+    return any(names_image(parts[name]) for name in IMAGE_KEYS if name in parts)
+
+
 def list_columns(dataset: Any) -> list[str]:
-    """The columns of lists of images of a dataset of Hugging Face's library; []: it is another Dataset."""
-    datasets: Any = sys.modules.get("datasets")  # whoever has made one has imported it
-    if not isinstance(dataset, getattr(datasets, "Dataset", ())) or dataset.format["type"] == "custom":
+    """The columns of lists of images that a dataset of Hugging Face's library shows; []: another Dataset."""
+    theirs: Any = getattr(sys.modules.get("datasets"), "Dataset", ())  # whoever has made one has imported it
+    if not isinstance(dataset, theirs) or dataset.format["type"] == "custom":
         return []
-    schema = dataset.features.arrow_schema
-    return [name for name in file_columns(schema) if hasattr(schema.field(name).type, "value_type")]
+    schema, shown = dataset.features.arrow_schema, dataset.format["columns"]
+    lists = [name for name in file_columns(schema) if hasattr(schema.field(name).type, "value_type")]
+    return [name for name in lists if name in shown]
 
 
 def open_dataset(dataset: Any, options: ColumnOptions) -> Source:
     """The source of a Dataset. Raises PackError."""
-    if lists := list_columns(dataset):
-        schema = dataset.features.arrow_schema
-        pictures = dataset.select_columns(list(file_columns(schema))).features.arrow_schema
+    lists, alone = list_columns(dataset), False
+    if lists and options.image not in lists:
+        with suppress(Exception):  # it is raised again where the Dataset is read
+            alone = _names_picture(dataset[0])
+    if lists and not alone:
+        shown = [
+            name for name in file_columns(dataset.features.arrow_schema) if name in dataset.format["columns"]
+        ]
+        pictures = dataset.select_columns(shown).features.arrow_schema
         if column := ArrowColumns(type(dataset).__name__, pictures, options).image_list:
             return ListsSource(dataset, column, options, lists)
     try:

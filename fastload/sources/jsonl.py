@@ -3,7 +3,7 @@ ms-swift and Qwen-VL have them, and documents of texts and images in order.
 
 | of a line | is |
 |---|---|
-| `images` or `image` | its images: a path, or a list of paths, of nulls and of objects with a `path` |
+| `images`, or `image` without them | its images: a path, or a list of paths, nulls, objects with a `path` |
 | parts of `messages` or `conversations` with `"type": "image"` | its images, where both are missing or null |
 | lists of numbers, where all of the first lines have one | an array of any number of rows |
 | other values | fields: int, float and text where all of the first lines have one, else JSON |
@@ -64,16 +64,20 @@ class JsonlSource:
         if not len(self):
             raise PackError(f"{path}: no sample in it")
         first = [self._row(position) for position in range(min(LOOKED_AT, len(self)))]
-        if not any(key in row for row in first for key in _KEYS) and not any(map(_parts, first)):
+        self._named = any(key in row for row in first for key in _KEYS)
+        if not self._named and not any(map(_parts, first)):
             raise PackError(
                 f"{path}: none of its first {len(first):,} samples has images: as 'images' or 'image', or as "
                 'parts of \'messages\' with "type": "image"'
             )
-        names = dict.fromkeys(key for row in first for key in row if key not in _KEYS)
+        alone = any(row.get("image") is not None and row.get("images") is None for row in first)
+        together = any(row.get("image") is not None and row.get("images") for row in first)
+        self._keys = _KEYS[:1] if together and not alone else _KEYS
+        names = dict.fromkeys(key for row in first for key in row if key not in self._keys)
         self.fields: tuple[Field, ...] = tuple(
             _field(name, [row.get(name) for row in first]) for name in names
         )
-        self._known = {*names, *_KEYS}
+        self._known = {*names, *self._keys}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -125,11 +129,12 @@ class JsonlSource:
 
     def _paths(self, position: int, row: Mapping[str, Any]) -> list[str]:
         """The files of a sample's images."""
-        given = [row[key] for key in _KEYS if row.get(key) is not None]
+        given = [row[key] for key in self._keys if row.get(key) is not None]
         given = [value for value in given if value != []] or given[:1]
         if len(given) > 1:
             raise PackError(f"{self.name(position)}: it has both 'images' and 'image': give one of them")
-        parts = given[0] if given else _parts(row)
+        # Where lines name images, parts without a path stand for these.
+        parts = given[0] if given else [each for each in _parts(row) if not self._named or _path(each)]
         parts = parts if isinstance(parts, list) else [parts]
         paths = [_path(part) for part in parts if part is not None]
         if "" in paths:

@@ -23,6 +23,7 @@ KEYPOINTS_MOST = 1 << 16
 """Limit on the keypoints of one object, whose numbers a flip may exchange."""
 SIDE_MOST = 1 << 24
 """Limit on a side of an image (FL_IMAGE_SIDE_MAX)."""
+_PIXELS_MOST = SIDE_MOST**2
 _ROUNDS_TO_0 = 2.0**-150
 """Largest number that is 0 in float32."""
 _FLOAT32_MOST = 2.0**128 - 2.0**104
@@ -206,10 +207,10 @@ class Resize(Transform):
         size: SizeArgument = self.size
         if not isinstance(size, int) and len(size) == 1:
             size = size[0]
-        if self.max_size is not None and not (isinstance(size, int) and size < self.max_size <= SIDE_MOST):
-            raise TransformError(
-                f"Resize: max_size needs an int size, and must be larger than it, at most {SIDE_MOST}"
-            )
+        if self.max_size is not None:
+            if not (isinstance(size, int) and size < self.max_size):
+                raise TransformError("Resize: max_size needs an int size, and must be larger than it")
+            object.__setattr__(self, "max_size", min(self.max_size, SIDE_MOST))
         pair = size_pair(size, "Resize")
         object.__setattr__(self, "size", size if isinstance(size, int) else pair)
 
@@ -415,6 +416,8 @@ class RandomShortestSize(Transform):
 
     def __post_init__(self) -> None:
         sizes = (self.min_size,) if isinstance(self.min_size, int) else tuple(self.min_size)
+        if not isinstance(self.max_size, bool) and isinstance(self.max_size, int):
+            object.__setattr__(self, "max_size", min(self.max_size, SIDE_MOST))  # no limit
         if not sizes or not all(map(whole, (*sizes, self.max_size or 1))):
             raise TransformError(
                 f"RandomShortestSize: min_size={self.min_size!r}, max_size={self.max_size!r}; give "
@@ -615,7 +618,8 @@ class Patches(Transform):
             value = getattr(self, name)
             if not whole(value, most):
                 raise TransformError(f"Patches: {name}={value!r}; give a number of 1 to {most}")
-        least, largest = self.min_pixels, self.max_pixels
+        least, largest = self.min_pixels, min(self.max_pixels, _PIXELS_MOST)
+        object.__setattr__(self, "max_pixels", largest)
         finite((least, largest), "Patches", "(min_pixels, max_pixels)")
         if not self.side**2 <= largest or not 0 < least <= largest:
             raise TransformError(

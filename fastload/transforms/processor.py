@@ -192,9 +192,11 @@ def _limits(config: Mapping[str, Any], name: str) -> tuple[int, int]:
         size = {"shortest_edge": default.min_pixels, "longest_edge": default.max_pixels}
     old = {"shortest_edge": config.get("min_pixels"), "longest_edge": config.get("max_pixels")}
     new = {edge: pixels for edge, pixels in old.items() if pixels is not None}
-    if not isinstance(size, dict) or (size | new).keys() != old.keys():
+    own = size if isinstance(size, dict) else {}
+    both = {edge: pixels for edge, pixels in own.items() if edge not in ("min_pixels", "max_pixels")} | new
+    if own is not size or both.keys() != old.keys():
         raise TransformError(f"{name}: size is {size!r}; native are shortest_edge and longest_edge")
-    return _given(size | new, name, "shortest_edge", 0), _given(size | new, name, "longest_edge", 0)
+    return _given(both, name, "shortest_edge", 0), _given(both, name, "longest_edge", 0)
 
 
 def _three(config: Mapping[str, Any], name: str, key: str, default: tuple[float, ...]) -> tuple[float, ...]:

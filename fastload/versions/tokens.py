@@ -23,6 +23,8 @@ MASK = "masked"
 """Name of the field that is 1 at each token that no turn of the assistant has."""
 _ROLES = {"human": "user", "gpt": "assistant"}
 _GO_ON = "run `fastload columns` again: nothing is lost"
+_OTHER = "\ue000"
+"""Words that no text has."""
 _BLOCK = 1024
 """Texts that the tokenizer gets at a time."""
 Spans = list[tuple[int, int]]
@@ -132,12 +134,19 @@ class _Tokens:
                 before = (
                     self._by_template(turns[:number], add_generation_prompt=True)
                     if number
-                    else after[: _place_of(turn.get("content"), after)]
+                    else self._before_the_first(turn, after)
                 )
                 if not (whole.startswith(before) and whole.startswith(after)):
                     raise ValueError("the chat template changes a turn when others follow")
                 spans.append((len(before), len(after)))
         return whole, spans
+
+    def _before_the_first(self, turn: Mapping[str, Any], text: str) -> str:
+        """The beginning of the text of a first turn, up to its words: as other words have it."""
+        content: Any = [{"type": "text", "text": _OTHER}] if isinstance(turn["content"], list) else _OTHER
+        other = self._by_template([{"role": turn["role"], "content": content}])
+        same = [one == another for one, another in zip(text, other, strict=False)]
+        return text[: [*same, False].index(False)]
 
     def _by_template(self, turns: Sequence[Any], **options: Any) -> str:
         if not turns:  # transformers refuses it
@@ -161,14 +170,6 @@ class _Tokens:
         if isinstance(content, str) and self._image is not None:
             return content.replace("<image>", self._image)
         return content
-
-
-def _place_of(content: Any, text: str) -> int:
-    """The character at which a turn's words begin in a text that ends with it; the text's end where they are
-    not found, so that nothing of it has a label."""
-    words = content.strip() if isinstance(content, str) else ""
-    place = text.rfind(words) if words else -1
-    return len(text) if place < 0 else place
 
 
 def _outside(firsts: Sequence[int], spans: Spans) -> Any:

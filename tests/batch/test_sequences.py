@@ -3,6 +3,8 @@ equal on every engine."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 import types
 from pathlib import Path
 from typing import Any
@@ -194,6 +196,14 @@ def test_a_plan_of_a_part(packed: Path) -> None:
         TokenBatches(ConcatDataset([dataset, dataset]), 1000)
 
 
+def test_a_plan_is_copied(packed: Path) -> None:
+    """Pickled and deep-copied, with the dataset in it."""
+    batches = TokenBatches(PackedDataset(packed, [PATCHES]), 150, text="input_ids", bins=2, seed=1)
+    for made in (pickle.loads(pickle.dumps(batches)), copy.deepcopy(batches)):
+        assert list(made) == list(batches)
+        assert made.long == batches.long
+
+
 def test_a_plan_of_numbers_out_of_range(tmp_path: Path) -> None:
     """Sums beyond 32 bits are too long for any bin; columns are checked as given numbers are."""
     row = {"image": photo(1, 60, 60), "big": 1 << 40, "low": -1, "part": 0.5}
@@ -245,6 +255,12 @@ def test_images_of_any_number() -> None:
     batch = PackSequences(image_token=9)(samples)
     assert batch["input_ids"].tolist() == [1, 9, 2, 9, 9, 3, 4, 5]
     assert batch["cu_seqlens"].tolist() == [0, 6, 8]
+
+
+def test_placeholders_below_0() -> None:
+    """As LLaVA has them; numbers of NumPy are numbers."""
+    batch = PackSequences(image_token=np.int64(-200))([of([1, -200, 2], image=image(2, 4))])
+    assert batch["input_ids"].tolist() == [1, -200, -200, 2]
 
 
 def image(down: int, across: int) -> PatchedImages:
@@ -309,6 +325,7 @@ def test_samples_that_do_not_fit(options: dict[str, Any], samples: list[Any], me
         {"max_tokens": 1.5},
         {"image_token": "x"},
         {"image_token": True},
+        {"image_token": 1.5},
     ],
     ids=str,
 )

@@ -114,6 +114,18 @@ def test_lists_in_arrow_files_have_nulls_and_paths(large: bool, tmp_path: Path) 
         assert all(map(torch.equal, one["images"], other["images"]))
 
 
+def test_a_missing_image_is_its_samples_error(tmp_path: Path) -> None:
+    """The first one, too, by which the folder of several files is found."""
+    (tmp_path / "there.jpg").write_bytes(file_of(9, 0))
+    for name, paths in {"a": ["gone.jpg", "there.jpg"], "b": ["there.jpg"]}.items():
+        rows = [[{"bytes": None, "path": path}] for path in paths]
+        write_arrow(tmp_path / f"{name}.arrow", pa.table({"images": pa.array(rows, pa.list_(STRUCT))}))
+    summary = attach(str(tmp_path / "*.arrow"), tmp_path / "index", on_error="skip")
+    assert (summary.samples, summary.skipped_count) == (2, 1)
+    with pytest.raises(PackError, match="row 0: cannot be read: No such file"):
+        attach(str(tmp_path / "*.arrow"), tmp_path / "other")
+
+
 def test_a_base_of_several_files(tmp_path: Path) -> None:
     """It is the folder of the first image."""
     (tmp_path / "data").mkdir()

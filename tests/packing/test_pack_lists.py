@@ -221,6 +221,53 @@ def test_a_sample_with_another_value_than_a_list_is_named(other: Any, form: str,
         fastload.pack(Rows(rows), tmp_path / "out.fl")
 
 
+def test_what_a_dataset_of_hugging_face_shows(tmp_path: Path) -> None:
+    """Columns that set_format() hides are not there; a picture's path or file by its name is the image, also
+    beside lists."""
+    datasets = pytest.importorskip("datasets")
+    (tmp_path / "one.png").write_bytes(file_of(1, 3))
+    images = datasets.Sequence(datasets.Image())
+    lists = [[{"bytes": file_of(1, 0), "path": None}], [], []]
+    rows = {"crops": lists, "more": lists[::-1], "label": [0, 1, 2]}
+    kinds = {"crops": images, "more": images, "label": datasets.Value("int64")}
+    for number, (value, kind) in enumerate(
+        ((str(tmp_path / "one.png"), "string"), ((tmp_path / "one.png").read_bytes(), "binary"))
+    ):
+        given = datasets.Dataset.from_dict(
+            {**rows, "image": [value] * 3},
+            features=datasets.Features({**kinds, "image": datasets.Value(kind)}),
+        )
+        fastload.pack(given.with_format(None, columns=["image", "label"]), tmp_path / f"a{number}.fl")
+        assert PackedDataset(tmp_path / f"a{number}.fl").fields == ("image", "label")
+        fastload.pack(given.with_format(None, columns=["more", "label"]), tmp_path / f"b{number}.fl")
+        assert [len(sample["more"]) for sample in PackedDataset(tmp_path / f"b{number}.fl")] == [0, 0, 1]
+        with pytest.raises(PackError, match="no image among label"):
+            fastload.pack(given.with_format(None, columns=["label"]), tmp_path / "none.fl")
+    alone = given.remove_columns(["more", "crops"]).add_column("notes", [[], ["a"], []])
+    fastload.pack(alone, tmp_path / "alone.fl")
+    assert "image" in PackedDataset(tmp_path / "alone.fl").fields
+
+
+@pytest.mark.parametrize("value", ["path", "bytes", "pixels"])
+def test_a_dataset_of_an_image_each_is_read_once(value: str, tmp_path: Path) -> None:
+    """But for what tells its fields, whatever its images are."""
+    path = tmp_path / "one.png"
+    path.write_bytes(file_of(1, 3))
+    image = {"path": str(path), "bytes": path.read_bytes(), "pixels": np.zeros((9, 9, 3), np.uint8)}[value]
+    read: list[int] = []
+
+    class Counted:
+        def __len__(self) -> int:
+            return 300
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            read.append(index)
+            return {"image": image, "label": index, "notes": []}
+
+    fastload.pack(Counted(), tmp_path / "a.fl")
+    assert len(read) == 301
+
+
 def test_each_line_says_by_itself_where_its_images_are(tmp_path: Path) -> None:
     """In `images` or in `image`, else in parts of its messages; a line with both is named."""
     for number in range(3):
@@ -246,8 +293,15 @@ def test_each_line_says_by_itself_where_its_images_are(tmp_path: Path) -> None:
     assert counts_of(tmp_path / "a.jsonl.fl") == [1, 2, 0, 1, 0, 2, 1]
     assert [sample["messages"] for sample in dataset] == [row.get("messages") for row in rows]
     assert counts_of(packed("b.jsonl", [*rows[3:4], *rows[3:4]])) == [1, 1]
+    both = {"n": 1, "images": ["1.jpg"], "image": "a caption"}
     with pytest.raises(PackStoppedError, match=r"c\.jsonl: line 2: it has both 'images' and 'image'"):
-        packed("c.jsonl", [rows[0], {"n": 1, "images": ["1.jpg"], "image": "0.jpg"}])
+        packed("c.jsonl", [rows[0], both])
+    captioned = PackedDataset(packed("d.jsonl", [both, {**both, "images": []}]))
+    assert [sample["image"] for sample in captioned] == ["a caption"] * 2
+    assert counts_of(tmp_path / "d.jsonl.fl") == [1, 0]
+    placeholder = {"messages": [{"role": "user", "content": [{"type": "image"}]}]}
+    named = [{**placeholder, "images": ["1.jpg"]}, {**placeholder, "images": None}]
+    assert counts_of(packed("e.jsonl", named)) == [1, 0]
 
 
 def test_conversations_name_their_images_in_parts(tmp_path: Path) -> None:

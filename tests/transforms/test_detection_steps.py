@@ -431,10 +431,8 @@ def test_parameters_out_of_range(make: Callable[[], T.Transform]) -> None:
             )
         ),
         T.Resize,
-        lambda side: T.Resize(5, max_size=side),
         lambda side: T.Resize(None, max_size=side),
         T.RandomShortestSize,
-        lambda side: T.RandomShortestSize(5, side),
         lambda side: T.RandomResize(5, side),
         lambda side: T.RandomCrop(5, padding=side),
     ],
@@ -455,7 +453,7 @@ def test_sides_beyond_the_engines_limit(make: Callable[[int], T.Transform], side
         lambda number: T.RandomZoomOut(side_range=(1, number)),
         lambda number: T.RandomIoUCrop(sampler_options=[number]),
         lambda number: T.SanitizeBoundingBoxes(number),
-        lambda number: T.Patches(max_pixels=number),
+        lambda number: T.Patches(min_pixels=number),
         lambda number: T.Normalize([number, 0, 0], [1, 1, 1]),
         lambda number: T.Normalize([0], [-number]),
     ],
@@ -463,6 +461,17 @@ def test_sides_beyond_the_engines_limit(make: Callable[[int], T.Transform], side
 def test_numbers_that_are_not_finite(make: Callable[[float], T.Transform], number: float) -> None:
     with pytest.raises(TransformError, match="not finite in float32"):
         make(number)
+
+
+def test_limits_beyond_all_images_are_none() -> None:
+    """What bounds a size may be larger than any, in torchvision's steps too."""
+    for most in (10**9, 10**400):
+        for step in (T.Resize(5, max_size=most), T.RandomShortestSize(5, most)):
+            assert step.max_size == 1 << 24
+    for pixels in (1 << 60, 10**400, math.inf):
+        assert T.Patches(max_pixels=pixels).max_pixels == 1 << 48
+    with pytest.raises(TransformError, match="not finite"):
+        T.Patches(max_pixels=math.nan)
 
 
 def test_standard_deviations_are_not_0_in_float32() -> None:

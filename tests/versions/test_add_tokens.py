@@ -189,6 +189,8 @@ def test_all_keys_of_a_turn_reach_the_template(tokenizer: Path, tmp_path: Path) 
         ],
         [{"role": "assistant", "content": "Yes. "}, {"role": "user", "content": "Yes."}],
         [{"role": "assistant", "content": None, "tool_calls": [call]}],
+        [{"role": "assistant", "content": "n"}],
+        [{"role": "assistant", "content": "end"}],
     ]
     image = io.BytesIO()
     photo(1, 40, 50).save(image, "PNG")
@@ -201,7 +203,13 @@ def test_all_keys_of_a_turn_reach_the_template(tokenizer: Path, tmp_path: Path) 
         text = made.apply_chat_template(talk, tokenize=False)
         assert ids.tolist() == made(text, add_special_tokens=False)["input_ids"]
         said.append(made.decode(ids[sample["masked"] == 0]))
-    assert said == ["CALL weather<|end|>No.<|end|>", "Yes. <|end|>", ""]
+    assert said == [
+        "CALL weather<|end|>No.<|end|>",
+        "Yes. <|end|>",
+        "CALL weather<|end|>",
+        "n<|end|>",
+        "end<|end|>",
+    ]
 
 
 def test_refusals(talks: Path, tokenizer: Path, tmp_path: Path) -> None:
