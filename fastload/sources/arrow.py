@@ -321,13 +321,14 @@ class ArrowSource(NumberedInFiles):
         return Place(path, int(batch.offsets[number]), int(batch.sizes[number]))
 
     def _image(self, position: int, at: int, number: int) -> bytes:
-        batch, place = self._batch(at), self._place(position, at, number)
+        batch = self._batch(at)
+        if not batch.given[number]:
+            return read_regular(self._path(position, batch, number))
+        place = self._place(position, at, number)
         if place is None:
             scalar = batch.images[number]
             value = python_value(scalar, f"{self.name(position)}: its {self._columns.image}")
             return bytes(value["bytes"] if isinstance(value, dict) else value)
-        if not batch.given[number]:
-            return read_regular(place.path)
         return self._ranges.read(self._batches[at][0], place.offset, place.size)
 
     def read_fields(self, position: int) -> dict[str, Value]:

@@ -129,27 +129,25 @@ def _names_picture(item: object) -> bool:
     return any(names_image(parts[name]) for name in IMAGE_KEYS if name in parts)
 
 
-def list_columns(dataset: Any) -> list[str]:
-    """The columns of lists of images that a dataset of Hugging Face's library shows; []: another Dataset."""
+def picture_columns(dataset: Any) -> Any:
+    """The pyarrow.Schema of the images, and of lists of them, that a dataset of Hugging Face's library shows;
+    None: another Dataset."""
     theirs: Any = getattr(sys.modules.get("datasets"), "Dataset", ())  # whoever has made one has imported it
     if not isinstance(dataset, theirs) or dataset.format["type"] == "custom":
-        return []
-    schema, shown = dataset.features.arrow_schema, dataset.format["columns"]
-    lists = [name for name in file_columns(schema) if hasattr(schema.field(name).type, "value_type")]
-    return [name for name in lists if name in shown]
+        return None
+    names = file_columns(dataset.features.arrow_schema)
+    shown = [name for name in names if name in dataset.format["columns"]]
+    return dataset.select_columns(shown).features.arrow_schema
 
 
 def open_dataset(dataset: Any, options: ColumnOptions) -> Source:
     """The source of a Dataset. Raises PackError."""
-    lists, alone = list_columns(dataset), False
+    pictures, alone = picture_columns(dataset), False
+    lists = [field.name for field in pictures or () if hasattr(field.type, "value_type")]
     if lists and options.image not in lists:
         with suppress(Exception):  # it is raised again where the Dataset is read
             alone = _names_picture(dataset[0])
     if lists and not alone:
-        shown = [
-            name for name in file_columns(dataset.features.arrow_schema) if name in dataset.format["columns"]
-        ]
-        pictures = dataset.select_columns(shown).features.arrow_schema
         if column := ArrowColumns(type(dataset).__name__, pictures, options).image_list:
             return ListsSource(dataset, column, options, lists)
     try:
